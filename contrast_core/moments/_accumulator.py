@@ -1,10 +1,10 @@
 """Sums of rows and of their products, one block of rows after another.
 
-Problem: mean and covariance of more rows than fit into memory, in one pass and without loss of
-digits where the mean is far from zero. Each block of rows is centred by its own mean before its
+Problem: compute mean and covariance of more rows than fit into memory, in one pass and without loss
+of accuracy if the mean is far from zero. Each block of rows is centred by its own mean before its
 products are taken, and blocks are merged by the update of Chan, Golub and LeVeque (American
-Statistician 37:242, 1983), which adds what the difference of two means contributes. The error of a
-covariance is a few roundings of its largest entry, in whatever order blocks arrive.
+Statistician 37:242, 1983), which adds the contribution of the difference of two means. The error of
+a covariance is a few rounding errors of its largest entry, in whatever order blocks arrive.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from contrast_core.rows import ELEMENTS, Rows, labelled_blocks
 
 Precision: TypeAlias = Literal["double", "single"]
 
-_SINGLE_ROWS = 4096  # whose products are added up in float32
-_LEAST_ROWS = 256  # in a block: fewer cost more to merge than to multiply, as do few for features
-_MAX_FEATURES_PER_WORKER = 4096  # beyond, a product is long enough for BLAS to share out well
+_SINGLE_ROWS = 4096  # number of rows whose products are added up in float32
+_LEAST_ROWS = 256  # in a block; fewer rows cost more to merge than to multiply
+_MAX_FEATURES_PER_WORKER = 4096  # with more features, BLAS runs each product well in parallel
 
 
 def check_precision(precision: object) -> np.dtype[Any]:
@@ -49,14 +49,14 @@ def overflow(name: str, dtype: object) -> ValueError:
 
 
 class Summary(NamedTuple):
-    """Summary of rows whose groups have a mean each; rows without groups are one group.
+    """Summary of rows in groups with their own means; rows without groups form one group.
 
     weights : ndarray of shape (G,)
-        Total weight of each group: its number of rows, where these have no weights.
+        Total weight of each group; its number of rows if rows have no weights.
     means : ndarray of shape (G, D)
         Mean of each group; 0 for a group without rows.
     within : ndarray of shape (D, D)
-        Covariance about each row's group's mean, divided by the total weight.
+        Covariance of all rows, each about the mean of its group, divided by the total weight.
     """
 
     weights: NDArray[Any]
@@ -78,7 +78,8 @@ class Summary(NamedTuple):
     def merge(self, other: Summary, *, in_place: bool = False) -> Summary:
         """Merge with the summary of other rows.
 
-        In place, the covariance of this one is overwritten, and only the upper triangles are read.
+        If `in_place`, the covariance of this summary is overwritten, and only the upper triangles
+        are used.
         """
         weights = self.weights + other.weights
         n = weights.sum()
@@ -99,7 +100,7 @@ class Summary(NamedTuple):
 
 
 def not_empty(summary: Summary | None, name: str) -> Summary:
-    """Return the summary; ValueError where there was no row."""
+    """Return the summary, or raise ValueError if there were no rows."""
     if summary is None:
         raise ValueError(f"{name} has no rows (n_samples=0); at least one is needed.")
     return summary
@@ -110,7 +111,7 @@ class Accumulator:
 
     Rows are gathered into blocks that suit BLAS, and each block is summarised about its own means.
     Summaries are merged in float64; "single" takes the products within a block in float32. Sparse
-    rows are multiplied as `sparse_within` does where that is less work.
+    rows are multiplied by `sparse_within` if that is less work.
 
     Parameters
     ----------
@@ -119,14 +120,15 @@ class Accumulator:
     precision : {"double", "single"}, default="double"
         Arithmetic of the products of dense rows.
     elements : int
-        Half the entries of sparse rows that are gathered, and twice the values of dense ones:
-        enough for their products to outweigh the merging.
+        Size of a block. Dense rows are gathered up to half this number of values, and sparse rows
+        up to twice this number of entries, so that multiplying takes longer than merging.
     n_groups : int, default=1
-        How many groups the codes of rows tell apart. Each row is centred by the mean of its group.
+        Number of groups of rows. Each row is centred by the mean of its group.
     start_workers : callable, optional
-        Called once there is more than a block; returns threads and their number, or (None, 0). They
-        summarise a block while the caller reads the next one. Blocks are merged in the order in
-        which they were read, so the result does not depend on the threads.
+        Function that is called when the first block is full. It returns a pool of threads and their
+        number, or (None, 0). The threads summarise a block while the caller reads the next one.
+        Blocks are merged in the order in which they were read, so the result does not depend on the
+        threads.
     """
 
     def __init__(
@@ -156,7 +158,7 @@ class Accumulator:
     def add(self, chunk: Any, weights: Any = None, codes: Any = None) -> None:
         """Add rows, dense or CSR, of any real dtype; they may be overwritten afterwards.
 
-        With a weight, and the number of the group, of each.
+        `weights` and `codes` are the weight and the group number of each row.
         """
         n_rows, n_features = chunk.shape
         if not n_rows:
@@ -171,7 +173,7 @@ class Accumulator:
             self._flush(full=True)
 
     def result(self) -> Summary | None:
-        """Return the summary of all rows, None without any; the accumulator is spent."""
+        """Return the summary of all rows, or None if there were none; call this only once."""
         if self._gathered:
             self._flush()
         while self._pending:
@@ -180,14 +182,14 @@ class Accumulator:
             return None
         mirror_upper(self._total.within)
         diagonal = self._total.within.diagonal()
-        # A feature without variance may come out a rounding error below zero.
+        # The computed variance of a constant feature may be a rounding error below zero.
         np.fill_diagonal(self._total.within, np.maximum(diagonal, 0.0))
         if not np.isfinite(diagonal).all():
             raise overflow(self._name, self._dtype)
         return self._total
 
     def _flush(self, full: bool = False) -> None:
-        """Summarise the rows that are gathered, on threads once a block is full."""
+        """Summarise the gathered rows; if they fill a block, the worker threads do it."""
         parts, *labels = zip(*self._gathered, strict=True)
         weights, codes = (None if each[0] is None else np.concatenate(each) for each in labels)
         self._gathered, self._n_gathered = [], 0
@@ -234,14 +236,14 @@ class Accumulator:
 
 
 def _least_rows(n_features: int) -> int:
-    """Return the least number of rows whose products outweigh merging them."""
+    """Return the smallest number of rows for which multiplying costs more than merging."""
     return max(_LEAST_ROWS, n_features // 4)
 
 
 def _dense_summary(
     rows: Any, weights: Any, codes: Any, n_groups: int, *, dtype: np.dtype[Any]
 ) -> Summary:
-    """Summarise one block, dense or sparse without an empty column; it may be overwritten.
+    """Summarise one block of rows as a dense array, which may be overwritten.
 
     Only the upper triangle of the covariance is filled.
     """
@@ -254,7 +256,8 @@ def _dense_summary(
         for some in in_cache(rows):  # subtracted in float64 and rounded afterwards
             by = means[0] if codes is None else means[codes[some]]
             np.subtract(rows[some], by, out=centred[some], casting="same_kind")
-        # What rounding has left of the means, without which a constant feature would vary.
+        # Rounding leaves a small mean in the centred rows. Without this correction, a constant
+        # feature would have a positive variance.
         left = group_sums(centred, weights, codes, n_groups)[1] / each
         if weights is not None:
             centred *= np.sqrt(weights, dtype=dtype)[:, None]

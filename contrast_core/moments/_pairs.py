@@ -129,23 +129,24 @@ class PairMoments:
         feature_names: Sequence[str] | None = None,
         progress: Progress = False,
     ) -> PairMoments:
-        """Return the moments of two matrices, in memory or not, as matrices of the features.
+        """Return the moments of two matrices, in memory or not, with covariances of the features.
 
         Parameters
         ----------
         X, positive : array-like, DataFrame, scipy sparse matrix or stored dataset of shape \
                 (n_pairs, n_features)
-            The two views, row i with row i. Read in blocks of rows and accumulated in float64;
-            sparse input is never made dense as a whole. An HDF5 dataset, a zarr array, the sparse
-            dataset of a backed AnnData or a memory map is never in memory as a whole.
+            The two views; row i of one is paired with row i of the other. They are read in blocks
+            of rows and accumulated in float64. Sparse input is never made dense as a whole. An HDF5
+            dataset, a zarr array, the sparse dataset of a backed AnnData or a memory map is never
+            in memory as a whole.
         sample_weight : array-like of shape (n_pairs,), optional
-            A weight for each pair, not negative; `n_pairs` is then their sum. Whole numbers count
-            pairs so many times.
+            A weight for each pair, not negative; `n_pairs` is then the sum of the weights. A pair
+            with a whole number as its weight counts as that many pairs.
         feature_names : sequence of str, optional
             Names of the features; those of a DataFrame are taken by default.
         progress : bool or callable, default=False
-            Show a progress bar of the blocks read of stored datasets: tqdm's, or one that is called
-            as tqdm is.
+            Whether to show tqdm's progress bar of the blocks that are read, or a function that is
+            called as tqdm is.
 
         Returns
         -------
@@ -186,8 +187,8 @@ class PairMoments:
         Raises
         ------
         ValueError
-            If there is no block, blocks or views differ in their features, the views differ in
-            their rows, or on NaN or infinity.
+            If there is no block, the blocks or the views differ in their features, the views have
+            different numbers of rows, or a value is NaN or infinite.
         """
         return _in_features(check_chunks(chunks, "pairs of blocks (X, positive)"), feature_names)
 
@@ -210,7 +211,10 @@ class PairMoments:
         )
 
     def disagreement(self, *, exchangeable: bool = True) -> Moments:
-        """Return the second moments of the half differences, about zero if exchangeable."""
+        """Return the second moments of the half differences, about zero or about the mean.
+
+        They are taken about zero if `exchangeable`, and about the mean otherwise.
+        """
         if not exchangeable:
             return self.difference
         shift = self._shift
@@ -228,12 +232,13 @@ class PairMoments:
         Parameters
         ----------
         exchangeable : bool, default=True
-            Take the rows of both views about their common mean, as above; else those of X alone.
+            If True, take the rows of both views about their common mean, as above. If False, take
+            the covariance of X alone.
 
         Returns
         -------
         Moments
-            With ``2 * n_pairs`` samples, or `n_pairs`.
+            Their number of samples is ``2 * n_pairs``, or `n_pairs` if not exchangeable.
         """
         if exchangeable and self._both is not None:
             return self._both
@@ -254,7 +259,8 @@ class PairMoments:
         Parameters
         ----------
         exchangeable : bool, default=True
-            About the views' common mean, as above; else each view about its own mean.
+            If True, centre both views by their common mean, as above. If False, centre each view by
+            its own mean.
         """
         other = self.disagreement(exchangeable=exchangeable)
         return np.asarray(self.average.matrix() - other.matrix())
@@ -262,7 +268,10 @@ class PairMoments:
     def cross_moment_along(
         self, directions: FloatArray, *, exchangeable: bool = True
     ) -> FloatArray:
-        """Return the cross-moment between rows in the coordinates of the moments, (s, s)."""
+        """Return the cross-moment along directions, (s, s).
+
+        The directions are rows in the coordinates of the moments.
+        """
         other = self.disagreement(exchangeable=exchangeable)
         cross = directions @ (self.average.apply(directions.T) - other.apply(directions.T))
         return np.asarray((cross + cross.T) / 2)
@@ -291,7 +300,7 @@ class PairRows(Rows):
         return self.read(start, stop, check=False)
 
     def read_columns(self, which: slice, *, check: bool = True) -> Any:
-        """Return some columns of all pairs, an ndarray."""
+        """Return some columns of all pairs as an ndarray."""
         return self._join(*(rows.read_columns(which, check=check) for rows in self._source))
 
     def _join(self, a: Any, b: Any) -> Any:
@@ -304,13 +313,13 @@ class PairRows(Rows):
 def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = True) -> PairMoments:
     """Return the moments of pairs that are in memory, in this form.
 
-    They serve the method's exchangeable form, or its literal form, but not both.
+    The moments serve the exchangeable form of the method or its literal form, but not both.
     """
     x, p, names = check_pairs(X, positive)
     if form == "dense":
         return _in_features([(x, p)], names, with_first=not exchangeable)
     pairs = [PairRows(x, p, sign, names) for sign in (1.0, -1.0)]
-    if x.is_sparse and p.is_sparse:  # whose entries are not joined again at every product
+    if x.is_sparse and p.is_sparse:  # joined once here, instead of at every product
         options: Any = {"names": names, "elements": x.elements}
         pairs = [rows_of(rows.load(), "X", **options) for rows in pairs]  # type: ignore[misc]
     views = [FeatureMoments.from_data(rows, check=True) for rows in (x, p)]
@@ -324,7 +333,8 @@ def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = Tr
         made = product_moments(pairs, names)
         if not exchangeable:
             return PairMoments(made[0], made[1], product_moments([x], names)[0])
-        # S is the covariance of the rows of both views about their common mean, read as they are.
+        # S is the covariance of all rows of both views about their common mean, so it is computed
+        # from the views themselves.
         mean = made[0].mean
         terms = tuple(Term.of(rows, 0.5 / n, mean) for rows in (x, p))
         variances = 0.5 * (views[0].variance + views[1].variance) + shift**2
@@ -348,7 +358,7 @@ def _in_features(
     *,
     with_first: bool = True,
 ) -> PairMoments:
-    """Sum up pairs as matrices of features x features, in one pass over both views."""
+    """Compute the moments of pairs as matrices of the features, in one pass over both views."""
     sums: list[Accumulator] = []
     for chunk in chunks:
         if not isinstance(chunk, tuple | list) or len(chunk) != 2:
@@ -377,7 +387,7 @@ def _in_features(
 
 
 def _halves(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return means and half differences of two blocks of rows, without loss of digits."""
+    """Return means and half differences of two blocks of rows, computed in float64."""
     a = a.astype(np.float64)
     return (a + b) * 0.5, (a - b) * 0.5
 
@@ -390,7 +400,7 @@ def check_pairs(
     Raises ValueError if the views differ in rows or features.
     """
     x, p = (
-        # Of a dask array that does not know how many rows it has, they must be computed.
+        # A dask array with an unknown number of rows must be computed first.
         rows if rows.shape[0] >= 0 else rows_of(rows.load(), rows.name)
         for rows in (rows_of(X, "X"), rows_of(positive, "positive"))
     )

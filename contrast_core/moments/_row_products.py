@@ -1,11 +1,11 @@
 """Inner products of wide rows, summed over blocks of columns.
 
-Problem: of n rows with many more features than rows, the Gram matrix Z Z^T of the centred rows Z is
-wanted, and products of Z with a few columns. A Gram matrix is a sum over features, so blocks of
-columns are centred exactly and multiplied one after another (as `numpy.cov` would do with the data
-in memory): a mean far from zero costs no digits, and sparse rows are never dense as a whole. Sparse
-features with few entries are multiplied entry by entry and centred afterwards, which costs no
-digits for them, because the square of their mean is at most half of their mean square.
+Problem: for n rows Z with many more features than rows, compute the Gram matrix Z Z^T of the
+centred rows, and products of Z with a few columns. A Gram matrix is a sum over features, so blocks
+of columns are centred exactly and multiplied one after another (as `numpy.cov` would do with the
+data in memory): a mean far from zero costs no accuracy, and sparse rows are never dense as a whole.
+Sparse features with few entries are multiplied entry by entry and centred afterwards. This costs no
+accuracy, because the squared mean of such a feature is at most half of its mean square.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from contrast_core.rows import Rows, check_finite
 Result = TypeVar("Result")
 
 _BLOCK_ELEMENTS = 2**20  # 8 MB of centred columns at a time
-_PASS_ELEMENTS = 2**25  # 256 MB, where the rows are read for each block
-_LEAST_COLUMNS = 256  # fewer cost more to add up than to multiply
-_MAX_ROWS_PER_WORKER = 4096  # beyond, each worker's own Gram matrix would hold too much memory
+_PASS_ELEMENTS = 2**25  # 256 MB, if each block needs a pass over the rows
+_LEAST_COLUMNS = 256  # fewer columns cost more to add up than to multiply
+_MAX_ROWS_PER_WORKER = 4096  # with more rows, the Gram matrices of the workers need too much memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +43,10 @@ class StackedRows:
     ends : ndarray of shape (number of datasets,)
         Number of stacked rows up to the end of each dataset.
     codes : ndarray of shape (number of rows,)
-        Number of each row's centre, which is the mean of its dataset or of its group there.
+        Index of each row's centre. The centre is the mean of the row's dataset or, if the dataset
+        has groups, the mean of its group.
     first_centres : ndarray of shape (number of datasets,)
-        Number of the first centre of each dataset.
+        Index of the first centre of each dataset.
     weights : ndarray of shape (number of rows,) or None
         Weights of the rows; None if all are equal. Centred rows are multiplied by the square roots
         of the weights.
@@ -120,7 +121,10 @@ class StackedRows:
             block *= np.sqrt(self.weights)[:, None]
 
     def combine(self, means: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return sums of centred rows, (k, n_features), with weights (number of rows, k)."""
+        """Return weighted sums of the centred rows, (k, n_features).
+
+        The weights have the shape (number of rows, k).
+        """
         weights, start = self.spread(weights), 0
         combined = np.zeros((weights.shape[1], self.n_features))
         for part in self.parts:
@@ -135,7 +139,7 @@ class StackedRows:
         return combined
 
     def scores(self, means: FloatArray, columns: FloatArray) -> FloatArray:
-        """Return centred rows times columns (n_features, k), (number of rows, k)."""
+        """Return products (number of rows, k) of the centred rows with columns (n_features, k)."""
         scores = np.concatenate(
             [part.map(lambda block: block @ columns, columns.shape[1]) for part in self.parts]
         )
@@ -149,7 +153,7 @@ class StackedRows:
         gram : ndarray of shape (number of rows, number of rows)
             In Fortran order; the upper triangle is filled.
         means : ndarray of shape (number of centres, n_features)
-            What the rows were centred by.
+            The centres of the rows.
         variances : ndarray of shape (number of datasets, n_features)
             Variances of each dataset about these means.
 
@@ -166,7 +170,7 @@ class StackedRows:
 def _dense_products(
     rows: StackedRows, gram: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Sum over blocks of columns, beginning with `gram`."""
+    """Sum the products over blocks of columns, and add them to `gram` if it is given."""
     n_rows, totals = int(rows.ends[-1]), rows.totals
     means = np.empty((len(rows.centre_weights), rows.n_features))
     variances = np.empty((len(rows.parts), rows.n_features))
@@ -178,7 +182,7 @@ def _dense_products(
                 means[:, columns] = rows.means_of(block)
             if not np.isfinite(means[:, columns]).all():
                 for data in rows.parts:
-                    data.read_columns(columns)  # names what is not finite
+                    data.read_columns(columns)  # raises an error that names the value
             rows.centre(block, means[:, columns])
             for i, part in enumerate(rows.split(block)):
                 variances[i, columns] = np.einsum("ij,ij->j", part, part) / totals[i]
@@ -197,7 +201,11 @@ def _dense_products(
 
 
 def _sparse_products(rows: StackedRows) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Multiply well filled features as dense ones, the others entry by entry, centred later."""
+    """Multiply features with many entries as dense columns, and all others entry by entry.
+
+    Only the dense columns are centred before they are multiplied. For the other features, the Gram
+    matrix is corrected afterwards.
+    """
     for part in rows.parts:
         check_finite(part.load(check=False), part.name)
     stacked = vstack(
@@ -235,9 +243,9 @@ def _sparse_products(rows: StackedRows) -> tuple[FloatArray, FloatArray, FloatAr
 def _share_out(
     blocks: list[slice], work: Callable[[Sequence[slice]], Result], threads: bool
 ) -> list[Result]:
-    """Apply `work` to the blocks, or to a share of them on each of several threads.
+    """Apply `work` to all blocks, or divide the blocks among several threads.
 
-    Which thread takes which blocks does not depend on timing.
+    The division does not depend on timing, so results are reproducible.
     """
     if not threads or len(blocks) == 1:
         return [work(blocks)]
@@ -248,7 +256,7 @@ def _share_out(
 
 
 def _column_blocks(rows: StackedRows) -> list[slice]:
-    """Return columns to be taken at once: more where each block costs a pass over the rows."""
+    """Return blocks of columns; they are larger if each block costs a pass over the rows."""
     elements = min(_BLOCK_ELEMENTS, *(part.elements for part in rows.parts))
     if not all(part.reads_columns for part in rows.parts):
         elements = _PASS_ELEMENTS
@@ -263,6 +271,7 @@ def _dense_blocks(rows: StackedRows, blocks: Sequence[slice]) -> Iterator[tuple[
     for columns in blocks:
         block = buffer[: n_rows * (columns.stop - columns.start)].reshape(n_rows, -1)
         for data, part in zip(rows.parts, rows.split(block), strict=True):
-            # NaN and infinity of floating-point values show in the means.
+            # NaN or infinity in floating-point data is found later, because the means are not
+            # finite.
             part[:] = data.read_columns(columns, check=data.dtype.kind != "f")
         yield columns, block

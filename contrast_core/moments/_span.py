@@ -213,8 +213,8 @@ def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
     The Gram matrix is summed over blocks of columns that are centred exactly. Therefore data far
     from zero lose no accuracy, and sparse data are never dense as a whole. (While it is summed, CSR
     data are also held in CSC form.) A direction counts as zero if its squared length is below
-    ``n eps / 2`` times that of the longest row. Sparse rows that are not in memory are loaded; other
-    rows are read in blocks.
+    ``n eps / 2`` times that of the longest row. Sparse rows that are not in memory are loaded;
+    other rows are read in blocks.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Contrastive PCA over a grid of contrasts, with a few that represent the rest."""
+"""Contrastive PCA over a grid of contrasts, and the choice of a few representative contrasts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ContrastPath(ShortRepr):
         Variances along each component. Those of the first component trace the Pareto front of
         high foreground and low background variance (Abid et al. 2018, Thm 1).
     affinity : ndarray of shape (A, A)
-        Product of cosines of the principal angles between the subspaces.
+        Affinities between the subspaces: products of the cosines of their principal angles.
     labels : ndarray of shape (A,)
         Cluster of each contrast.
     representatives : ndarray of shape (p,)
@@ -58,8 +58,8 @@ class ContrastPath(ShortRepr):
         The solver of each contrast: "eigh" (LAPACK), "eigsh" (ARPACK, proved) or
         "search" (the block search, proved where there is a matrix).
     plan : contrast_core.solve.Plan
-        The plan that was followed; ``plan.form`` is what the covariances were held as, and
-        ``plan.reason`` says why, in words.
+        The plan that was followed. ``plan.form`` is the form of the covariances, and
+        ``plan.reason`` is the reason for the choice, in words.
     foreground, background : SecondMoments, SpanMoments or ProductMoments
         Moments of the data.
     """
@@ -115,23 +115,26 @@ def contrast_path(
 ) -> ContrastPath:
     r"""Fit contrastive PCA over a grid of strengths, and choose a few that represent it.
 
-    Solves :math:`C_X - \alpha C_Y` at every alpha from moments taken once, measures the affinity
-    of all pairs of subspaces (the product of the cosines of their principal angles; for more than
-    ten components its k-th root), clusters them spectrally and returns each cluster's medoid.
+    The function computes the moments once and solves :math:`C_X - \alpha C_Y` at every alpha. It
+    measures the affinity of all pairs of subspaces, which is the product of the cosines of their
+    principal angles (for more than ten components, the k-th root of the product). Spectral
+    clustering then divides the subspaces into clusters, and the medoid of each is its
+    representative.
 
     Parameters
     ----------
     X : array-like, DataFrame, sparse matrix of shape (n, n_features) or SecondMoments
         Foreground.
     background : the same kinds, of shape (m, n_features)
-        Background, with the same features; or a list of them. Moments for all or for none.
+        Background with the same features, or a list of backgrounds. Either all datasets are
+        moments, or none is.
     n_components : int, default=2
         Number of components, k.
     alphas : array-like of floats from 0 to inf, optional
         The grid; by default 0 and 40 values log-spaced from 0.1 to 1000.
     n_representatives : int, optional
-        Number of clusters, p; by default three, or as many as there are contrasts. Fewer come back
-        where fewer subspaces differ.
+        Number of clusters, p; by default three, or the number of contrasts if that is smaller. If
+        there are fewer different subspaces, there are fewer clusters.
     random_state : int or None, default=0
         Seed of the clustering.
     within, background_within, sample_weight, background_weight, background_mix
@@ -144,8 +147,8 @@ def contrast_path(
     Raises
     ------
     ValueError
-        If the grid is empty, repeats a value or leaves [0, inf], or the data do not fit together
-        (see `CPCA.fit`).
+        If the grid is empty, repeats a value or contains a value outside [0, inf], or the data do
+        not fit together (see `CPCA.fit`).
 
     References
     ----------

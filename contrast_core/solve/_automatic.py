@@ -1,9 +1,9 @@
 """Components at the contrast where they have the largest ratio of variances.
 
-Problem: the trace ratio, a quotient of traces over all subspaces of k dimensions. Newton's
-iteration solves it by a sequence of ordinary eigenproblems, each at the ratio of the subspace
-before; it converges quadratically and from below to the global maximum (Ngo, Bellalij and Saad,
-SIAM Review 54:545, 2012).
+Problem: maximise the trace ratio, a quotient of two traces, over all subspaces of k dimensions.
+Newton's iteration solves a sequence of ordinary eigenproblems. The contrast of each is the trace
+ratio of the previous subspace. The iteration converges quadratically and from below to the global
+maximum (Ngo, Bellalij and Saad, SIAM Review 54:545, 2012).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from contrast_core.solve._contrast import (
 from contrast_core.solve._frame import Frame
 from contrast_core.solve._plan import Plan
 
-_MAX_ITERATIONS = 100  # the iteration is Newton's on a concave function: under ten in practice
+_MAX_ITERATIONS = 100  # Newton's iteration takes fewer than ten steps in practice
 
 
 def solve_trace_ratio(
@@ -48,12 +48,12 @@ def solve_trace_ratio(
     .. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
         {\operatorname{tr} V^\top C_Y V + k\tau}
 
-    The best V are the leading eigenvectors of the contrast at alpha. Where the plan says so, both
-    are found together in one search space. Otherwise, and where that does not succeed, by Newton's
-    iteration, each step of which is one contrast solved.
+    The best V are the leading eigenvectors of the contrast at alpha. If the plan iterates, alpha
+    and V are found together in one search space. Otherwise, or if the search fails, Newton's
+    iteration finds them; each of its steps solves one contrast.
 
-    Raises NotConvergedError as `solve_contrasts` does, and where the search fails and a plan has
-    something to fall back to.
+    Raises NotConvergedError for the same reasons as `solve_contrasts`, and if the search fails and
+    the plan has a fallback.
     """
     check_range(x, "X")
     check_range(y, "the background")
@@ -64,11 +64,11 @@ def solve_trace_ratio(
         if searched is not None:
             return alpha, searched
     for _ in range(_MAX_ITERATIONS):
-        with muted("neither dataset varies"):  # said once, below
+        with muted("neither dataset varies"):  # the warning is issued once, below
             solution = solve_contrasts(x, y, [alpha], k, plan, random_state=random_state)
         risen = float(solution.foreground_variance.sum())
         risen /= float(solution.background_variance.sum()) + k * ridge
-        # Newton's steps square the error.
+        # Each Newton step squares the error, so a rise this small means convergence.
         if risen <= alpha * (1 + 1e-12):
             break
         alpha = risen

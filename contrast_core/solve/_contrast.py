@@ -1,11 +1,12 @@
 """Leading components of contrasts ``C_X - alpha C_Y`` of two covariances, in any form.
 
-Problem: the k leading eigenvectors of a difference of two covariances, which is not definite, at
-one contrast or many (Abid, Zhang, Bagaria and Zou, Nature Communications 9:2134, 2018). In the
-forms with a matrix the contrast is formed and left to `contrast_core.linalg`, in coordinates
-(`Frame`) from which directions without any variance are removed: their contrast is 0, which would
-put them before every direction with more background than foreground. In the form of products an
-iteration finds the components, and refuses where such directions could have been mixed in.
+Problem: find the k leading eigenvectors of a difference of two covariances, which is indefinite, at
+one contrast or many (Abid, Zhang, Bagaria and Zou, Nature Communications 9:2134, 2018). If the
+moments hold matrices, the contrast is formed and solved by `contrast_core.linalg`. This is done in
+coordinates (`Frame`) without the directions in which nothing varies. Such directions have the
+contrast 0 and would come before every direction with more background than foreground. If only
+products are available, an iteration finds the components. It raises an error if directions without
+variance could be among them.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ from contrast_core.solve._frame import Frame
 from contrast_core.solve._plan import Plan
 
 _EPS = float(np.finfo(np.float64).eps)
-_SMALLEST, _LARGEST = 1e-280, 1e300  # of variances, so that all digits of a contrast are numbers
-_SMALL = 320  # features up to which a matrix is formed from its products
+# Limits of variances, within which a contrast neither underflows nor overflows.
+_SMALLEST, _LARGEST = 1e-280, 1e300
+_SMALL = 320  # largest number of features for which a matrix is formed from products
 _ADVICE = (
     "Use solver='gram' where the rows of both datasets are few, solver='eigh' where the features "
     "are, or another number of components."
@@ -62,18 +64,19 @@ class OneContrast(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Components at each of several contrasts, A of them.
+    """Components at each of A contrasts.
 
     values : ndarray of shape (A, k)
-        Eigenvalues of ``C_X - alpha C_Y``, descending as far as anything varies.
+        Eigenvalues of ``C_X - alpha C_Y``, descending; those of directions in which nothing varies
+        come last.
     components : ndarray of shape (A, k, n_features)
-        Orthonormal rows, signs fixed; last those along which nothing varies.
+        Orthonormal rows with fixed signs. Directions in which nothing varies come last.
     coordinates : ndarray of shape (A, k, c)
-        The same in coordinates that keep inner products, of which there are fewer.
+        The same components in c coordinates that keep inner products; c is at most the number of
+        features.
     foreground_variance, background_variance : ndarray of shape (A, k)
-        Along each component.
-    solvers : tuple of {"eigh", "eigsh", "search"}
-        What found the eigenpairs of each contrast: LAPACK, ARPACK, the block search.
+        Along each component. solvers : tuple of {"eigh", "eigsh", "search"} The solver of each
+        contrast: "eigh" is LAPACK, "eigsh" is ARPACK, and "search" is the block search.
     n_null : int
         How many of the k components are directions in which nothing varies.
     """
@@ -109,10 +112,10 @@ def solve_contrasts(
     Raises
     ------
     ValueError
-        At ``alpha = inf``, if the background varies in all but fewer than k of the directions in
-        which anything does.
+        At ``alpha = inf``, if there are fewer than k directions in which the foreground varies but
+        the background does not.
     NotConvergedError
-        If there are products only, and they do not suffice.
+        If only products are available, and the iteration does not converge.
     """
     check_range(x, "X")
     check_range(y, "the background")
@@ -123,8 +126,8 @@ def solve_contrasts(
 
 
 def check_range(moments: Moments, name: str, factor: float = 1.0) -> None:
-    """Refuse variances that leave the range of float64, or would when multiplied."""
-    # Squares that vanish leave a mean behind.
+    """Raise ValueError if variances, multiplied by `factor`, leave the range of float64."""
+    # If the squares of the data underflow, the variances are zero but the mean is not.
     if not moments.variances.any() and 0 < np.abs(moments.mean).max() < _SMALLEST**0.5:
         raise _out_of_range(0.0, name)
     largest = _LARGEST / factor / max(moments.n_features, 1)
@@ -132,7 +135,7 @@ def check_range(moments: Moments, name: str, factor: float = 1.0) -> None:
 
 
 def check_products(x: Moments, y: Moments, alpha: float) -> None:
-    """Refuse a contrast that multiplies variances beyond the range of float64."""
+    """Raise ValueError if alpha times the variances leaves the range of float64."""
     try:
         check_range(x, "X", 1 + alpha)
         check_range(y, "the background", 1 + alpha)
@@ -144,7 +147,7 @@ def check_products(x: Moments, y: Moments, alpha: float) -> None:
 
 
 def check_variances(variances: FloatArray, name: str, smallest: float, largest: float) -> None:
-    """Refuse variances of which the largest is not 0 nor within limits."""
+    """Raise ValueError unless the largest variance is 0 or within the limits."""
     highest = float(variances.max(initial=0.0))
     if 0 < highest < smallest or not highest <= largest:
         raise _out_of_range(highest, name)
@@ -177,7 +180,7 @@ def _by_matrices(x: Moments, y: Moments, alphas: Sequence[float], k: int, plan: 
 
 
 def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list[Solved]:
-    """Solve each contrast, for as many of k components as there are coordinates."""
+    """Solve each contrast for k components, or for all if there are fewer than k coordinates."""
     k = min(k, frame.size)
     if not k:
         nothing = Eigenpairs(np.empty(0), np.empty((0, frame.moments.size)))
@@ -195,15 +198,15 @@ def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list
 
 
 def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
-    """Return whether a leading direction may be one without variance, whose contrast is 0.
+    """Return whether a leading direction may have no variance and therefore the contrast 0.
 
-    If such directions exist they come before all of negative contrast.
+    Such directions come before all directions with a negative contrast.
     """
     return bool(scale > 0 and np.abs(values).min(initial=np.inf) <= 4 * size * _EPS * scale)
 
 
 def lifted(x: Moments, y: Moments, frame: Frame, solved: list[Solved], k: int) -> Solution:
-    """Return the solution in feature space, the last of k components those without variance."""
+    """Return the solution in feature space; components without variance come last."""
     values, coordinates = _stacked(solved)
     n_varying, n_null = coordinates.shape[1], k - coordinates.shape[1]
     flat = coordinates.reshape(len(solved) * n_varying, -1 if coordinates.size else x.size)
@@ -226,7 +229,7 @@ def lifted(x: Moments, y: Moments, frame: Frame, solved: list[Solved], k: int) -
 
 
 def warn_of_null_directions(n_null: int, k: int) -> None:
-    """Say that so many of k components mean nothing."""
+    """Warn that the last `n_null` of k components are arbitrary."""
     warn(
         f"the last {n_null} of {k} components are directions in which neither dataset varies (or "
         "less than float64 can square): they are arbitrary. Use fewer components."
@@ -241,7 +244,7 @@ def _by_products(
     plan: Plan,
     random_state: int | None,
 ) -> Solution:
-    """Solve for the features that vary; ties among directions without contrast need a matrix."""
+    """Solve each contrast by products, for the features that vary."""
     varies = x.varies | y.varies
     size = int(varies.sum())
     solved = []
@@ -286,7 +289,7 @@ def _searched(
 def products_of(
     parts: Sequence[Moments], varies: NDArray[np.bool_], threads: Threads, columns: FloatArray
 ) -> list[FloatArray]:
-    """Multiply each covariance with columns of the features that vary, (features that vary, b)."""
+    """Multiply each covariance with columns, (number of varying features, b)."""
     if not varies.all():
         of_varying, columns = columns, np.zeros((len(varies), columns.shape[1]))
         columns[varies] = of_varying
@@ -295,9 +298,10 @@ def products_of(
 
 @contextmanager
 def threads_for(*parts: Any) -> Iterator[Threads]:
-    """Yield threads for products that make use of them.
+    """Yield worker threads, if the products of one of the moments can use them.
 
-    BLAS's own threads, which go on running for a while after each product, would be in the way.
+    BLAS's own threads would slow down the workers, because they go on running for a while after
+    each product.
     """
     with worker_threads() if any(p.shares_out for p in parts) else nullcontext(ALONE) as threads:
         yield threads
@@ -306,9 +310,9 @@ def threads_for(*parts: Any) -> Iterator[Threads]:
 def solved_by_products(
     y: Moments, varies: NDArray[np.bool_], alpha: float, pairs: Eigenpairs
 ) -> Solved:
-    """Return eigenpairs of the features that vary as those of all features.
+    """Extend eigenpairs of the varying features by zeros to all features.
 
-    Raises NotConvergedError if one of them may be a direction without variance.
+    Raises NotConvergedError if one of the components may be a direction without variance.
     """
     values, components = pairs
     scale = float(np.abs(values).max() + (1 + alpha) * y.variances.max())
@@ -331,7 +335,7 @@ def _stacked(solved: Sequence[Solved]) -> tuple[FloatArray, FloatArray]:
 def of_features(
     solved: Sequence[Solved], foreground_variance: FloatArray, background_variance: FloatArray
 ) -> Solution:
-    """Return the solution where the coordinates are the features, and each component varies."""
+    """Return the solution for components with variance whose coordinates are the features."""
     values, components = _stacked(solved)
     solvers = tuple(solver for _, solver in solved)
     return Solution(

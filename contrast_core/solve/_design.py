@@ -1,8 +1,8 @@
 """The design of a study: groups and weights of rows, one background or several.
 
-Problem: donors, batches and several controls enter every method in the same way, by what a
-covariance is taken about and how rows count. They are described here once, and become labels and
-weights of `Rows`.
+Problem: donors, batches and several controls affect every method in the same way. They determine
+the means about which a covariance is taken, and the weights of the rows. This module turns them
+into labels and weights of `Rows`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contrast_core.rows import Rows, rows_of
 
 @dataclass(frozen=True)
 class Design:
-    """Design arguments of `fit` beside foreground and background, and the rows they describe.
+    """Arguments of `fit` that describe groups, weights and the mix of backgrounds.
 
     See `CPCA.fit`.
     """

@@ -1,11 +1,11 @@
 """Coordinates in which a foreground and a background vary, and directions in which neither does.
 
-Problem: a direction in which nothing varies has the contrast 0, which is more than that of every
-direction with more background than foreground, so that it would come before them. Such directions
-are the common null space of both covariances, which is that of their sum. Its rank is decided after
-scaling all features to unit variance (the scaling by which a condition number is within a factor of
-D of the smallest; van der Sluis, Numerische Mathematik 14:14, 1969): eigenvalues up to 4 D eps of
-the largest are rounding.
+Problem: a direction in which nothing varies has the contrast 0. It would come before every
+direction with more background than foreground, because their contrasts are negative. Such
+directions form the common null space of both covariances, which is the null space of their sum. The
+rank of the sum is determined after all features are scaled to unit variance. (With this scaling,
+the condition number is within a factor of D of the smallest possible; van der Sluis, Numerische
+Mathematik 14:14, 1969.) Eigenvalues up to 4 D eps times the largest count as rounding errors.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Two covariances in orthonormal coordinates in which one of them may vary.
+    """Two covariances in orthonormal coordinates of the directions that may vary in either.
 
     Parameters
     ----------
     x, y : ndarray of shape (size, size)
         Foreground and background in these coordinates.
     moments : Moments
-        The moments that they were made of, with the outer coordinates.
+        Moments of the foreground; their coordinates are called the outer coordinates.
     basis : ndarray of shape (size, moments.size) or None
-        The coordinates' directions as rows; None: the coordinates are those of the moments.
+        Directions of the coordinates as rows. If None, the coordinates are those of the moments.
     exact : bool
-        Whether something varies in every direction, for sure.
+        Whether it is certain that every direction varies in one of the datasets.
     """
 
     x: FloatArray
@@ -46,7 +46,7 @@ class Frame:
 
     @classmethod
     def of(cls, x: Moments, y: Moments) -> Frame:
-        """Return the coordinates of two covariances, less features that vary in neither."""
+        """Return the frame of two covariances, without the features that vary in neither."""
         varies = x.varies | y.varies
         if x.form != "dense" or varies.all():
             return cls(x.matrix(), y.matrix(), x, exact=x.form != "dense")
@@ -60,17 +60,18 @@ class Frame:
         return len(self.x)
 
     def scale(self, alpha: float) -> float:
-        """Return what rounding of ``x - alpha y`` is relative to; 0 if every direction varies."""
+        """Return the scale of rounding errors of ``x - alpha y``; 0 if every direction varies."""
         if self.exact:
             return 0.0
         x, y = (float(part.diagonal().max(initial=0.0)) for part in (self.x, self.y))
         return x + alpha * y
 
     def without_null_directions(self) -> Frame:
-        """Return the frame less the directions in which neither varies; itself without any.
+        """Return the frame without the directions in which neither dataset varies.
 
-        Those are the null directions of the sum of both covariances at unit total variance, its
-        features at unit variance: eigenvalues up to 4 D eps of the largest are rounding.
+        These are the null directions of the sum of both covariances. Each covariance is first
+        scaled to unit total variance, and then the features of the sum are scaled to unit variance.
+        Eigenvalues up to 4 D eps times the largest count as zero.
         """
         if self.exact:
             return self
@@ -88,15 +89,16 @@ class Frame:
         varying = vectors[:, values > tolerance * values.max(initial=0.0)]
         if varying.shape[1] == len(total):
             return replace(self, exact=True)
-        # The span of S^-1 P S^-1 is S^-1 times that of P.
+        # With S the features' spread and P the sum, S^-1 P S^-1 was decomposed. The span of P is S
+        # times the span of S^-1 P S^-1.
         basis = np.linalg.qr(varying * spread[:, None])[0].T
         return self._within(basis)
 
     def well_conditioned(self, limit: float) -> Frame:
-        """Return the frame less the directions with little variance in both together.
+        """Return the frame without the directions in which both datasets together vary little.
 
-        Those are eigenvectors of the sum of both covariances with eigenvalues below the largest one
-        divided by `limit`.
+        These are the eigenvectors of the sum of both covariances whose eigenvalues are below the
+        largest eigenvalue divided by `limit`.
         """
         values, vectors = scipy.linalg.eigh(self.x + self.y, driver="evd", check_finite=False)
         return self._within(vectors[:, values * limit >= values.max(initial=0.0)].T)

@@ -1,8 +1,8 @@
 """A foreground and a background as moments that belong together, in the form that is planned.
 
-Problem: users give data or moments of many kinds, solvers need two covariances in the same
-coordinates. Everything that can be wrong about the pair (features, places, numbers of rows, scales)
-is checked here, before or right after the rows are read.
+Problem: users give data or moments of many kinds, but solvers need two covariances in the same
+coordinates. This module checks that the two datasets fit together in their features, devices,
+numbers of rows and scales, before or right after the rows are read.
 """
 
 from __future__ import annotations
@@ -50,33 +50,36 @@ def contrast_moments(
     one_scale: bool = False,
     optional: bool = False,
 ) -> tuple[Moments, Moments, Plan]:
-    """Return moments of foreground and background that belong together, and a plan for them.
+    """Return moments of foreground and background that fit together, and a plan for them.
 
     Parameters
     ----------
     X, background : data or moments
         See `CPCA.fit`.
     n_components : int, default=1
-        Number of components that will be asked for.
+        Number of components that will be computed.
     solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
         See `contrast_core.CPCA`.
     contrasts, automatic, products
-        See `Task`. Rows with labels or weights, and several backgrounds, have no products.
+        See `Task`. Products are not used for rows with labels or weights, or for several
+        backgrounds.
     design : Design
-        Labels, weights and how backgrounds are mixed.
+        Labels and weights of rows, and the weights of several backgrounds.
     one_scale : bool, default=False
-        Whether both have the same units for sure, so that total variances far apart are no
-        oversight.
+        Whether both datasets are known to have the same units. If True, there is no warning about
+        total variances that differ by orders of magnitude.
     optional : bool, default=False
-        Whether the background may be None; the foreground's moments then stand in for its own.
+        Whether the background may be None. The moments of the foreground are then returned in its
+        place.
 
     Raises
     ------
     TypeError
-        If only one of the two is moments already, or moments are given labels or weights.
+        If only one of the two is given as moments, or labels or weights are given with moments.
     ValueError
         If features differ, a dataset has fewer than two rows, data are not finite, `solver` is
-        unknown, or moments are in another form than it needs or in different coordinates.
+        unknown, or the moments are in different coordinates or in a form that the solver cannot
+        use.
     """
     if solver not in SOLVERS:
         raise ValueError(f"solver={solver!r} is unknown; expected one of {tuple(SOLVERS)}.")
@@ -91,7 +94,7 @@ def contrast_moments(
                 "SecondMoments for both, or data for both."
             )
     simple = not (several or design.labels_rows)
-    # Anything but a number is refused later, where the features are known.
+    # Other types are refused later, once the number of features is known.
     k = int(n_components) if isinstance(n_components, Integral) else 1
     options: dict[str, Any] = {
         "contrasts": contrasts,
@@ -135,10 +138,10 @@ def contrast_moments(
 
 
 def plan_for(x: Moments, y: Moments, k: int, **options: Any) -> Plan:
-    """Return how to solve moments that were taken before; `options` are those of `Task`.
+    """Return the plan for moments that exist already; `options` are those of `Task`.
 
-    Products hold the rows, so the form is planned anew: a path is worth a matrix even where the
-    first contrast was not.
+    Moments by products hold the rows, so their form can be planned again: a matrix may be worth its
+    cost for a path even if it was not for a single contrast.
     """
     if isinstance(x, ProductMoments) and isinstance(y, ProductMoments) and x.rows and y.rows:
         return make_plan(_task((*x.rows, *y.rows), k, **options))
@@ -147,7 +150,7 @@ def plan_for(x: Moments, y: Moments, k: int, **options: Any) -> Plan:
 
 
 def _task(parts: Sequence[Rows], k: int, **options: Any) -> Task:
-    """Describe rows that have not been summed up in the numbers that a plan depends on."""
+    """Return the task for rows: the numbers on which a plan depends."""
     entries = _entries(parts)
     return Task(
         n_rows=sum(map(_count, parts)),
@@ -160,7 +163,7 @@ def _task(parts: Sequence[Rows], k: int, **options: Any) -> Task:
 
 
 def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[Rows, Rows]:
-    """Return rows of foreground and background that belong together; nothing is read yet.
+    """Return rows of foreground and background that fit together, without reading them.
 
     Raises
     ------
@@ -189,9 +192,9 @@ def design_rows(
     missing: bool = False,
     optional: bool = False,
 ) -> tuple[Rows, ...]:
-    """Return rows of foreground and backgrounds that belong together, with labels and weights.
+    """Return rows of foreground and backgrounds that fit together, with labels and weights.
 
-    Nothing is read yet; where values may be `missing`, NaN will be let through.
+    The rows are not read yet. If values may be `missing`, NaN is accepted.
     """
     check_background_is_given(background, optional)
     if background is None:
@@ -203,7 +206,7 @@ def design_rows(
 
 
 def _matching(x: Rows, backgrounds: list[Rows]) -> tuple[Rows, ...]:
-    """Return foreground and backgrounds, checked to belong together."""
+    """Return foreground and backgrounds after checking that they fit together."""
     for y in backgrounds:
         check_same_features(x.shape[1], x.names, y.shape[1], y.names, background_name=y.name)
         _check_same_place(x, y)
@@ -215,7 +218,7 @@ def _matching(x: Rows, backgrounds: list[Rows]) -> tuple[Rows, ...]:
 
 
 def _check_same_place(x: Rows, y: Rows) -> None:
-    """Raise unless both are tensors on one device, or neither is a tensor."""
+    """Raise an error unless both are tensors on one device, or neither is a tensor."""
     if x.device == y.device:
         return
     first, second = ("no tensor" if r.device is None else f"a tensor on {r.device}" for r in (x, y))
@@ -249,11 +252,12 @@ def in_form(x: Moments, y: Moments, form: Form) -> tuple[Moments, Moments]:
 
 
 def _moments_of(rows: Sequence[Rows], form: Form) -> tuple[Moments, ...]:
-    """Return moments of rows; for rows with labels, of the variation within each label."""
+    """Return the moments of each dataset; for rows with labels, the moments within labels."""
     all_moments: Sequence[Any]
     match form:
         case "span":
-            # Where each dataset begins must be known, as of a dask array it may not be.
+            # The number of rows of each dataset must be known. That of a dask array may be unknown,
+            # so the array is loaded.
             all_moments = span_moments(
                 [part if part.shape[0] >= 0 else load_into_memory(part) for part in rows]
             )
@@ -271,19 +275,19 @@ def _moments_of(rows: Sequence[Rows], form: Form) -> tuple[Moments, ...]:
 
 
 def _count(rows: Rows) -> int:
-    """Return the number of rows, as many as could be where that is not known."""
+    """Return the number of rows, or a huge number if it is unknown."""
     return 2**62 if math.isnan(rows.shape[0]) else int(rows.shape[0])
 
 
 def _entries(parts: Sequence[Rows]) -> int | None:
-    """Return the number of stored entries, where all are sparse rows in memory."""
+    """Return the number of stored entries, or None unless all rows are sparse and in memory."""
     if not all(part.is_sparse and part.in_memory for part in parts):
         return None
     return sum(part.n_entries for part in parts)
 
 
 def _check_count(n: float, name: str) -> None:
-    # A total weight, which is no whole number, says nothing of how many rows there are.
+    # A float is a total weight, from which the number of rows cannot be known.
     if isinstance(n, int) and n < 2:
         raise ValueError(
             f"{name} has n_samples={n}, but a variance needs at least 2 rows (rows are samples, "
@@ -320,10 +324,10 @@ def _warn_of_scales(x: Moments, y: Moments) -> None:
 
 
 class LoadedRows(NamedTuple):
-    """Rows in memory, ndarrays or CSR matrices of finite values, and their weights or None.
+    """Rows in memory (ndarrays or CSR matrices of finite values), and their weights or None.
 
-    Several backgrounds are one, each about its own mean and with its share of the weight;
-    `backgrounds` then says which of them each row is from.
+    Several backgrounds are stacked into one. Each is centred by its own mean and has its share of
+    the total weight. `backgrounds` then holds the index of each row's background.
     """
 
     foreground: Any
@@ -334,7 +338,7 @@ class LoadedRows(NamedTuple):
 
 
 def loaded_rows(X: MatrixLike | Rows, background: Any, design: Design = _PLAIN) -> LoadedRows:
-    """Return `contrast_rows` in memory, with weights, for what needs the rows themselves."""
+    """Load the rows of foreground and background, with their weights."""
     listed, several = listed_backgrounds(background)
     for data, name in ((X, "X"), *((each, "background") for each in listed)):
         _no_moments(data, name)

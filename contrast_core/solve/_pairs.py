@@ -1,7 +1,7 @@
-"""Positive pairs in the form that is planned.
+"""Moments of positive pairs, in the form that the plan chooses.
 
 Problem: methods on pairs need the moments of the pairs' means and half differences, in the form
-that costs least for their size. The pairs are checked here, and summed up by `moments` once a
+that costs least for their size. The pairs are checked here. Their moments are computed only when a
 method asks for them, because a fallback may ask for another form.
 """
 
@@ -21,16 +21,16 @@ from contrast_core.solve._plan import LIMITS, Limits, Plan, plan_pairs
 
 
 class PositivePairs(NamedTuple):
-    """Positive pairs that have not been summed up, and the plan for them.
+    """Positive pairs whose moments have not been computed yet, and the plan for them.
 
     n_pairs : float
         Number of pairs, n, or their total weight.
     n_features : int
         Number of features, D.
     plan : Plan
-        How they are solved.
+        How the pairs are solved.
     moments : callable
-        Returns the `PairMoments` in a form; takes ``exchangeable=`` too.
+        Function that returns the `PairMoments` in a given form; it also takes ``exchangeable=``.
     """
 
     n_pairs: float
@@ -45,15 +45,15 @@ def positive_pairs(
     sample_weight: ArrayLike | None = None,
     limits: Limits = LIMITS,
 ) -> PositivePairs:
-    """Return pairs, at least two of them, with a plan for them.
+    """Check that there are at least two pairs, and return them with a plan.
 
-    Pairs that are moments already, have weights or are stored outside memory are solved as matrices
-    of features x features.
+    Matrices of the features are used if the pairs are given as moments, have weights, or are stored
+    outside memory.
 
     Raises
     ------
     TypeError
-        If `positive` or weights are given beside `PairMoments`.
+        If `positive` or weights are given together with `PairMoments`.
     ValueError
         If `positive` is missing, the views differ in rows or features, or there are fewer than
         two pairs.
@@ -112,7 +112,7 @@ def _given(
 
 
 def _checked(pairs: PairMoments) -> PairMoments:
-    """Refuse variances that leave the range of float64."""
+    """Raise ValueError if variances leave the range of float64."""
     for part in (pairs.average, pairs.difference):
         check_range(part, "X and positive")
     return pairs

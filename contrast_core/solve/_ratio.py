@@ -1,10 +1,10 @@
 """Leading directions of ratios of two covariances, in any form that has a matrix.
 
 Problem: generalised eigenproblems ``C_X v = lambda B v`` with ``B = (1 - beta) I + beta C_Y``. They
-are solved in coordinates in which something varies (`Frame`): a direction without any variance has
-the ratio zero and would tie with all of those that the foreground does not reach, so such
-directions are left out and returned last. If B is singular in what varies there is an error, unless
-a limit of the condition says which directions to leave out.
+are solved in coordinates in which something varies (`Frame`). A direction without any variance has
+the ratio zero, like every direction in which only the background varies. Therefore directions
+without variance are left out and returned last. If B is singular in the remaining directions, an
+error is raised, unless a condition limit determines which directions to leave out.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ from contrast_core.solve._plan import Plan
 
 
 class RatioSolution(NamedTuple):
-    """Generalised eigenpairs of one ratio, and orthonormal rows with the span of the directions.
+    """Generalised eigenpairs of one ratio, and orthonormal components with the same span.
 
     values : ndarray of shape (k,)
-        Descending.
-    directions, components : ndarray of shape (k, n_features)
-        B-orthonormal; orthonormal. Last those along which nothing varies.
+        Descending. directions, components : ndarray of shape (k, n_features) The directions are
+        B-orthonormal, and the components orthonormal. Those along which nothing varies come last.
     foreground_variance, background_variance : ndarray of shape (k,)
         Along each component.
     indices : ndarray of shape (k,)
@@ -72,16 +71,17 @@ def solve_ratios(
 ) -> list[RatioSolution]:
     """Return the top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
 
-    Raises ValueError where B is singular to working precision in what varies, unless a
-    `condition_limit` is given; then where fewer than k directions are within it, or where each
-    direction varies in one of the datasets only.
+    Raises ValueError if B is singular to working precision in the directions that vary. With a
+    `condition_limit`, raises ValueError if fewer than k directions are within the limit, or if each
+    direction varies in only one of the datasets.
     """
     frame = Frame.of(x, y)
     if orthogonal or condition_limit is not None:
         frame, solved = _orthogonal_or_limited(weights, k, frame, orthogonal, condition_limit)
     else:
         solved = _in_frame(frame, weights, k, plan)
-        # No eigenvalue is negative: beyond the foreground's rank all tie with the null directions.
+        # No eigenvalue is negative, so all eigenvalues beyond the foreground's rank are zero, like
+        # those of the null directions.
         if k > frame.size or any(
             may_be_null(pairs.values, float(pairs.values.max(initial=0.0)), frame.size)
             for pairs in solved
@@ -127,7 +127,7 @@ def _orthogonal_or_limited(
 
 
 def _check_ties(x: FloatArray, y: FloatArray, weight: RidgeWeights, k: int) -> None:
-    """Refuse, or warn of, ties between directions in which B does not vary."""
+    """Raise an error or warn if B does not vary in some directions, so that ratios are tied."""
     if weight.identity > 0:
         return
     mu = pooled_eigenvalues(x, y, weight)
