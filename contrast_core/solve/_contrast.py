@@ -75,8 +75,10 @@ class Solution(NamedTuple):
         The same components in c coordinates that keep inner products; c is at most the number of
         features.
     foreground_variance, background_variance : ndarray of shape (A, k)
-        Along each component. solvers : tuple of {"eigh", "eigsh", "search"} The solver of each
-        contrast: "eigh" is LAPACK, "eigsh" is ARPACK, and "search" is the block search.
+        Variances along each component.
+    solvers : tuple of {"eigh", "eigsh", "search"}
+        The solver of each contrast: "eigh" is LAPACK, "eigsh" is ARPACK, and "search" is the block
+        search.
     n_null : int
         How many of the k components are directions in which nothing varies.
     """

@@ -36,10 +36,12 @@ class RatioSolution(NamedTuple):
     """Generalised eigenpairs of one ratio, and orthonormal components with the same span.
 
     values : ndarray of shape (k,)
-        Descending. directions, components : ndarray of shape (k, n_features) The directions are
-        B-orthonormal, and the components orthonormal. Those along which nothing varies come last.
+        Generalised eigenvalues, descending.
+    directions, components : ndarray of shape (k, n_features)
+        The directions are B-orthonormal, and the components orthonormal. Those along which nothing
+        varies come last.
     foreground_variance, background_variance : ndarray of shape (k,)
-        Along each component.
+        Variances along each component.
     indices : ndarray of shape (k,)
         `contrast_index` of the variances along each direction.
     """
