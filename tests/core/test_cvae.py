@@ -106,7 +106,7 @@ def test_gradients_flow_through_tensors() -> None:
     rows = torch.tensor(X, requires_grad=True)
     model.denoise(rows).sum().backward()
     assert torch.isfinite(rows.grad).all() and rows.grad.abs().max() > 0
-    # without a gradient in the rows, there is none in the scores
+    # The weights of the fitted model do not require gradients.
     assert not model.transform(rows.detach()).requires_grad
 
 

@@ -194,7 +194,7 @@ def test_two_processes_agree_with_one(rows: Any) -> None:
 
 
 def _kill_once(chunk: Any, marker: str, block_id: Any = None) -> Any:
-    """Kill the process that first computes a chunk in the second half, with its results so far."""
+    """Kill the process that first computes chunk (6, 0), which loses its results so far."""
     if block_id == (6, 0):
         try:
             os.close(os.open(marker, os.O_CREAT | os.O_EXCL))

@@ -15,7 +15,7 @@ from tests.core.kinds import KINDS, Watched
 N, D = 230, 11
 VALUES = np.random.default_rng(0).normal(size=(N, D)).astype(np.float32)
 VALUES[np.random.default_rng(1).random((N, D)) < 0.5] = 0
-SMALL = 4 * 16 * D  # values in a block; blocks are shuffled in fours of 16 rows each
+SMALL = 4 * 16 * D  # values in 4 blocks of 16 rows, which are shuffled together
 
 
 @pytest.mark.parametrize("kind", list(KINDS))

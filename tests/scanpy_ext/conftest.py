@@ -1,4 +1,4 @@
-"""AnnData with a known answer, real cells, and a check that nothing was written."""
+"""Shared fixtures: simulated cells with a known answer, real cells, a check for side effects."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import scipy.sparse as sp
 from anndata import AnnData
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-# What anndata announces about itself, or does not follow yet.
+# Warnings of anndata about its own changes, or about changes that it does not follow yet.
 THIRD_PARTY_WARNINGS = [
-    # The next default of write_zarr: https://anndata.readthedocs.io/en/stable/release-notes/
+    # The default format of write_zarr: https://anndata.readthedocs.io/en/stable/release-notes/
     "ignore:Writing zarr v2 data:UserWarning",
     # anndata 0.13 reads options that pandas 3.1 deprecates:
     # https://github.com/pandas-dev/pandas/pull/68436
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def same(a: object, b: object) -> bool:
-    """Deep equality of what an AnnData holds."""
+    """Return whether two values that an AnnData can hold are equal, nested ones included."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if sp.issparse(a) and sp.issparse(b):
@@ -51,7 +51,7 @@ def same(a: object, b: object) -> bool:
 
 @pytest.fixture
 def untouched() -> Callable[[AnnData], AbstractContextManager[None]]:
-    """A block after which the AnnData must be what it was before."""
+    """Return a context manager which checks that its block does not change the AnnData."""
 
     @contextmanager
     def check(adata: AnnData) -> Iterator[None]:
@@ -69,9 +69,10 @@ def untouched() -> Callable[[AnnData], AbstractContextManager[None]]:
 
 @pytest.fixture
 def cells() -> AnnData:
-    """200 cells × 12 genes: gene 0 varies most, gene 1 tells stim from ctrl, gene 2 varies in stim.
+    """Return 200 cells × 12 genes.
 
-    PCA finds gene 0; the contrast of all cells with ctrl finds gene 1, then gene 2.
+    Gene 0 varies most, gene 1 separates stim from ctrl, and gene 2 varies in stim. PCA finds
+    gene 0. The contrast of all cells with ctrl finds gene 1, then gene 2.
     """
     rng = np.random.default_rng(0)
     stim = np.repeat([False, True], 100)
@@ -105,5 +106,5 @@ def kang_session() -> AnnData:
 
 @pytest.fixture
 def kang(kang_session: AnnData) -> AnnData:
-    """Labelled cells of two donors, log1p of counts per 10,000."""
+    """Return labelled cells of two donors, as log1p of counts per 10,000."""
     return kang_session.copy()

@@ -1,4 +1,4 @@
-"""Tests of `pp.contrast_check` on designs whose faults are known."""
+"""Tests of `pp.contrast_check` on designs with known faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 
 @pytest.fixture
 def design():
-    """400 cells of two donors, two types, two conditions; gene 0 answers, gene 1 tells types."""
+    """Return 400 cells of two donors, two types and two conditions.
+
+    Gene 0 responds to the treatment, and gene 1 separates the types.
+    """
     rng = np.random.default_rng(0)
     values = rng.normal(size=(400, 8)) + 3
     stim, donor_b, monocyte = ((np.arange(400) // k) % 2 == 1 for k in (1, 2, 4))
@@ -39,13 +42,13 @@ def check(adata, **arguments):
 
 
 def apart(adata):
-    """The treated cells alone against the others, without these in the foreground."""
+    """Return arguments for treated cells against controls, with no controls in the foreground."""
     stim = (adata.obs["condition"] == "stim").to_numpy()
     return {"groupby": None, "reference": None, "foreground": stim, "background": ~stim}
 
 
 def test_one_donor_against_another_is_not_one(kang):
-    """Control cells of one donor against those of another, 1.1 to 1.4; the contrast far above."""
+    """Compare control cells of two donors: ratios are 1.1 to 1.4, far below the contrast's."""
     kang.obs["control"] = (kang.obs["condition"] == "ctrl").to_numpy()
     design = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
     with pytest.warns(ContrastWarning, match="no donor has cells in both sets"):
@@ -60,7 +63,7 @@ def test_one_donor_against_another_is_not_one(kang):
 
 
 def test_a_contrast_within_donors_is_judged_by_relabelling_them(design):
-    """Six donors that differ more than the treatment changes them; p can be 1/64 at least."""
+    """Check six donors that differ more than the treatment changes them; p is at least 1/64."""
     rng = np.random.default_rng(0)
     donor = np.arange(400) // 4 % 6
     design.obs["donor"] = [f"d{i}" for i in donor]
@@ -75,13 +78,13 @@ def test_a_contrast_within_donors_is_judged_by_relabelling_them(design):
     with pytest.warns(ContrastWarning, match=r"ratio: within donors .* p = "):
         assert check(shuffled, donor=None, within="donor")["sound"] == "no"
     few = design[donor < 3].copy()
-    result = check(few, donor=None, within="donor")  # 8 ways to relabel them
+    result = check(few, donor=None, within="donor")  # there are 8 ways to relabel three donors
     assert result["sound"] == "unknown"
     assert list(result["not_checked"]) == ["within"]
 
 
 def test_cells_that_are_sequenced_less_deeply_are_told(kang):
-    """Control cells of one donor against half of them, thinned to three tenths."""
+    """Compare half of a donor's control cells with the others, thinned to 30% of their counts."""
     counts = kang[(kang.obs["donor"] == "101") & (kang.obs["condition"] == "ctrl")].copy()
     rng = np.random.default_rng(0)
     thin = rng.random(counts.n_obs) < 0.5
@@ -97,7 +100,8 @@ def test_cells_that_are_sequenced_less_deeply_are_told(kang):
     assert counts.uns["contrast_check"]["sound"] == "no"
 
 
-@pytest.mark.filterwarnings("ignore:.*ratio")  # within the stimulated cells there is nothing
+# The null contrasts find nothing, which gives a warning about the ratio.
+@pytest.mark.filterwarnings("ignore:.*ratio")
 def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
     design.obs["donor"] = [f"d{i // 2 % 5}" for i in range(400)]
     result = check(design)
@@ -107,7 +111,7 @@ def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
         names, times = np.unique([pair[place] for pair in nulls], return_counts=True)
         assert len(names) == 5
         assert times.max() - times.min() <= 1
-    # Controls of both donors in the foreground, as those of all are in that of the contrast.
+    # The null contrasts also have controls in the foreground, as the contrast of all cells has.
     alone = check(design, **apart(design))["ratios"]
     together = result["ratios"]["relative"].iloc[1:]
     assert together.median() < alone["relative"].iloc[1:].median()
@@ -120,13 +124,13 @@ def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
 
 
 def test_donors_that_can_be_relabelled_decide_by_one_p_value(design):
-    """Six donors with cells on both sides: 1/64 is the least p-value."""
+    """Check six donors with cells on both sides, for which the smallest p-value is 1/64."""
     design.obs["donor"] = [f"d{i // 4 % 6}" for i in range(400)]
     result = check(design)
     assert result["p_value"] <= 2 / 64
     assert result["checks"].loc["ratio", "sound"]
     assert "PCA holds it as well" in result["checks"].loc["advice", "message"]
-    design.X[:, 0] = design.X[:, 2]  # no effect is left
+    design.X[:, 0] = design.X[:, 2]  # this removes the effect of the treatment
     with pytest.warns(ContrastWarning, match="ratio: .* by relabelling donors"):
         result = check(design)
     assert result["p_value"] > 0.05
@@ -158,7 +162,7 @@ def test_a_sound_design_passes_and_what_was_not_checked_is_unknown(design):
         result = check(adata, donor=donor, cell_type=None)
         assert result["sound"] == "unknown"
         assert list(result["not_checked"]) == missing
-    # A weak effect, which is real, is not called unsound for a ratio below a fixed value.
+    # A weak but real effect is not called unsound because of a fixed threshold for the ratio.
     design.X = np.abs(np.random.default_rng(0).normal(size=design.shape))
     design.X[design.obs["condition"] == "stim", 0] += 1.0
     result = check(design, donor=None, cell_type=None)
@@ -168,7 +172,10 @@ def test_a_sound_design_passes_and_what_was_not_checked_is_unknown(design):
 
 
 def without(adata, *, donor=None, kind=None, condition="ctrl", keep=0):
-    """The cells but those of a donor or type in one condition, of which the first are kept."""
+    """Return the cells without those of a donor or type in one condition.
+
+    The first `keep` of these cells stay.
+    """
     gone = (adata.obs["condition"] == condition).to_numpy(copy=True)
     for column, level in (("donor", donor), ("type", kind)):
         if level is not None:
@@ -177,7 +184,8 @@ def without(adata, *, donor=None, kind=None, condition="ctrl", keep=0):
     return adata[~gone].copy()
 
 
-@pytest.mark.filterwarnings("ignore:.*ratio")  # three donors are few to split
+# Three donors are few for a split, which gives a warning about the ratio.
+@pytest.mark.filterwarnings("ignore:.*ratio")
 def test_small_faults_are_told_without_a_verdict(design):
     rare = np.flatnonzero(design.obs["condition"] == "stim")[:6]  # 1.5% of the foreground
     design.obs["type"] = design.obs["type"].cat.add_categories("rare")
@@ -191,7 +199,10 @@ def test_small_faults_are_told_without_a_verdict(design):
 
 
 def test_many_fine_types_missing_together_are_told(design):
-    """240 types, each of less than 1% of the cells; the monocytes' are not in the background."""
+    """Check 240 types with less than 1% of the cells each.
+
+    The background lacks the fine types of monocytes.
+    """
     rng = np.random.default_rng(1)
     drawn = rng.integers(400, size=1600)
     table = design.obs.iloc[drawn].set_axis([f"cell {i}" for i in range(1600)])
@@ -205,7 +216,7 @@ def test_many_fine_types_missing_together_are_told(design):
 
 @pytest.mark.slow
 def test_genes_chosen_on_one_side_of_real_cells(kang):
-    """Compare choices of genes on the cells of one condition, on all cells, and by scanpy."""
+    """Compare genes chosen on the cells of one condition, on all cells, and by scanpy."""
     stim, dense = (kang.obs["condition"] == "stim").to_numpy(), kang.X.toarray()
 
     def largest(cells):
@@ -248,7 +259,8 @@ def test_faults_of_the_design_are_named(design):
         return AnnData(values, design.obs)
 
     nested = without(without(design, donor="b"), donor="a", condition="stim")
-    one_sided = np.array(design.X)  # gene 2 varies most in treated cells, gene 3 in controls
+    # Gene 2 varies most in treated cells, and gene 3 in controls.
+    one_sided = np.array(design.X)
     one_sided[:, 1] *= 1.5
     treated = apart(design)["foreground"]
     for gene, cells, times in ((2, treated, 10), (3, ~treated, 4)):

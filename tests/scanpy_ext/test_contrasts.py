@@ -19,7 +19,7 @@ DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 def study(
     sizes: dict[str, int], responds: str | None = None, seed: int = 0, n_donors: int = 5
 ) -> anndata.AnnData:
-    """Log counts of types with these numbers of cells; in one the first five genes respond."""
+    """Return log counts of cell types with given sizes; `responds` changes the first five genes."""
     rng = np.random.default_rng(seed)
     kind = np.repeat(list(sizes), list(sizes.values()))
     n, d = len(kind), 60
@@ -41,7 +41,10 @@ SIZES = {"a": 1500, "b": 800, "c": 400, "d/e": 200, "f": 100, "g": 60}
 
 
 def test_real_blood_cells(contrast_data: Any) -> None:
-    """Interferon in blood cells: every type with three donors has a p-value, monocytes lead."""
+    """Check the interferon response of blood cells: monocytes have the strongest response.
+
+    Every type with at least three donors has a p-value.
+    """
     adata = anndata.read_h5ad(contrast_data / "kang_pbmc" / "kang_5donors.h5ad")
     totals = np.asarray(adata.X.sum(axis=1)).ravel()
     adata.X = sp.csr_matrix(adata.X.multiply(1e4 / totals[:, None])).log1p()
@@ -59,7 +62,10 @@ def test_real_blood_cells(contrast_data: Any) -> None:
 
 
 def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> None:
-    """One of six levels is just above 1 in one table of eight by chance; it does not come first."""
+    """Use a level whose interval lies just above 1 by chance; it must not be ranked first.
+
+    Among six levels, this happens in one of eight tables.
+    """
     ratios = {"a": 1.007, "b": 0.99, "c": 1.0, "d": 1.0, "e": 1.5, "f": 1.0}
     table = pd.DataFrame.from_dict(
         {
@@ -73,7 +79,8 @@ def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> No
     assert list(_contrasts._sorted(table.copy(), p_values).index[:2]) == ["e", "a"]
     assert _contrasts._sorted(table.copy(), p_values | {"a": 0.001}).index[0] == "a"
     surely = p_values | {"a": 0.001, "b": 0.001}
-    assert list(_contrasts._sorted(table.copy(), surely).index[:2]) == ["a", "e"]  # b's holds 1
+    # the interval of b contains 1
+    assert list(_contrasts._sorted(table.copy(), surely).index[:2]) == ["a", "e"]
     assert _contrasts._sorted(table.copy(), p_values)["p_adjusted"].isna().all()
 
 
@@ -87,14 +94,14 @@ def test_the_type_that_responds_comes_first_whatever_its_size(responds: str) -> 
     for seed in range(3):
         table = table_of(study(SIZES, responds, seed))
         assert table.index[0] == responds
-        # The interval of 60 cells, 30 of them treated, does not exclude 1 in each draw.
+        # The interval of 60 cells, 30 of them treated, contains 1 in some draws.
         assert responds == "f" or table["ratio_low"].iloc[0] > 1
         named = [word.split(" ")[0] for word in table["top_genes"].iloc[0].split(", ")]
         assert set(named[:3]) <= {f"gene{i}" for i in range(5)}
 
 
 def test_shuffled_conditions_rank_no_type() -> None:
-    """Types of few cells do not come first by chance, and intervals contain 1."""
+    """Check that small types are not ranked first by chance, and that intervals contain 1."""
     contains, first = [], []
     for seed in range(6):
         adata = study(SIZES, "a", seed)
@@ -118,7 +125,7 @@ def test_donors_give_p_values_that_are_adjusted_over_the_levels() -> None:
     assert table.loc["b", "p_adjusted"] < 0.05
     assert table.loc["b", "p_adjusted"] == pytest.approx(2 * table.loc["b", "p_value"])
     assert table.loc["a", "p_value"] > 0.05
-    assert table.loc["a", "left_out"] == "d0"  # no treated cells of it, in this type alone
+    assert table.loc["a", "left_out"] == "d0"  # for this type, donor d0 has no treated cells
     assert table.loc["a", "n_foreground_donors"] == 4
     assert table.loc["b", ["left_out", "interval"]].to_list() == ["", "over donors"]
     assert np.isnan(table.loc["c", "ratio"])

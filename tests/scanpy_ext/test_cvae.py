@@ -1,4 +1,4 @@
-"""Tests of `tl.cvae`: the core's results in the slots, counts, errors, data on disk, the curve."""
+"""Tests of `tl.cvae`: slots, counts, errors, data on disk and the loss curve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 
 @pytest.fixture
 def counted():
-    """Counts of 300 cells; treated ones have three genes more."""
+    """Return counts of 300 cells; three genes have higher rates in treated cells."""
     rng = np.random.default_rng(0)
     treated = np.arange(300) % 2 == 1
     rates = rng.gamma(2.0, 1.0, size=(300, 1)) * rng.gamma(2.0, 1.0, size=20)
@@ -37,10 +37,10 @@ def run(adata, **options):
 
 
 def test_several_conditions_are_told_apart_and_controls_lie_between(counted):
-    """Genes 3 to 5 answer to another drug; both make one foreground."""
+    """Check two drugs, which change different genes, in one foreground."""
     rng = np.random.default_rng(1)
     dense = counted.layers["counts"].toarray()
-    other = np.arange(300) % 4 == 0  # half of the controls
+    other = np.arange(300) % 4 == 0  # half of the controls get the second drug
     dense[other, 3:6] = rng.poisson(6 * dense[other, 3:6] + 3)
     counted.layers["counts"] = sp.csr_matrix(dense)
     condition = np.where(other, "other", counted.obs["condition"])
@@ -52,7 +52,7 @@ def test_several_conditions_are_told_apart_and_controls_lie_between(counted):
         np.argmin([np.linalg.norm(scores - c, axis=1) for c in centres.values()], axis=0)
     ]
     assert (nearest == condition).mean() > 0.85
-    # On the line between the two drugs, controls are in the middle.
+    # Along the line between the means of the two drugs, the mean of the controls is in between.
     axis = centres["stim"] - centres["other"]
     places = {name: centre @ axis for name, centre in centres.items()}
     assert places["other"] < places["ctrl"] < places["stim"]
@@ -80,7 +80,7 @@ def test_the_slots_hold_what_the_core_computed(counted, tmp_path):
     lines = {line.get_label(): line for line in axis.lines}
     np.testing.assert_array_equal(lines["held out"].get_ydata(), result["held_out_loss"])
     assert list(lines["kept"].get_xdata()) == [result["best_epoch"]] * 2
-    # Minibatches come in another order from a file: the same loss, nearly.
+    # From a file, minibatches come in another order, so the losses are equal only approximately.
     run(again, n_shared=3, key_added="other")
     found = again.uns["other"]["held_out_loss"]
     np.testing.assert_allclose(found, result["held_out_loss"], rtol=0.03)

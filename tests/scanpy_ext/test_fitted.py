@@ -11,7 +11,8 @@ import scanpy_ext as cx
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 USED = np.arange(12) > 2
 
-pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")  # of weak pairs
+# These warnings concern pairs that share little.
+pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 
 LINEAR = ("cpca", "cpca_star", "pcpca", "clvm")
@@ -19,9 +20,9 @@ LINEAR = ("cpca", "cpca_star", "pcpca", "clvm")
 
 @pytest.mark.parametrize("name", [*LINEAR, "pca_pp", "pca_plus"])
 def test_a_result_goes_with_its_genes(cells, name, untouched, tmp_path):
-    cells.X[:, 5] += 20  # a mean that another gene does not have
+    cells.X[:, 5] += 20  # no other gene has this mean
     getattr(cx.tl, name)(cells, **REFERENCE, n_comps=1, mask_var=USED)
-    assert list(cells.var.columns) == []  # all of a result is under one key
+    assert list(cells.var.columns) == []  # a result has one key and adds no columns
     shared = {"PCs_clvm_shared"} if name == "clvm" else set()
     assert set(cells.varm) == {f"PCs_{name}", f"PCs_{name}_fit"} | shared
     assert next(iter(cells.obsm)) == f"X_{name}"
@@ -38,7 +39,7 @@ def test_a_result_goes_with_its_genes(cells, name, untouched, tmp_path):
     for fitted, genes in [
         (cells[:, order].copy(), order),
         (cells[:, USED].copy(), USED),
-        (cells[:0, USED], None),  # a view
+        (cells[:0, USED], None),  # an AnnData view
         (anndata.read_h5ad(tmp_path / "cells.h5ad")[:, ::-1].copy(), slice(None, None, -1)),
         (anndata.read_zarr(tmp_path / "cells.zarr"), slice(None)),
         (anndata.concat([cells[:90], cells[90:]], merge="same", uns_merge="same"), slice(None)),
@@ -64,7 +65,7 @@ def test_a_result_goes_with_its_genes(cells, name, untouched, tmp_path):
 
 @pytest.mark.parametrize("key", ["spatial", "neighbors", "pca", "X_pca", "PCs"])
 def test_nothing_of_another_package_is_replaced(cells, key, untouched):
-    """Slots of scanpy and squidpy, whichever of a result's slots they are."""
+    """Check the slots of scanpy and squidpy, for each slot that a result uses."""
     cells.obsm["spatial"] = cells.obsm["X_pca"] = cells.X[:, :2]
     cells.varm["PCs"] = np.ones((12, 2))
     cells.uns["neighbors"] = {"params": {"method": "umap"}}
@@ -84,7 +85,7 @@ def test_nothing_of_another_package_is_replaced(cells, key, untouched):
 
 def test_a_result_is_replaced_whole_by_its_own_kind_only(cells):
     for _ in range(2):
-        cx.tl.cpca_star(cells, **REFERENCE, key_added="mine")  # its own
+        cx.tl.cpca_star(cells, **REFERENCE, key_added="mine")  # a function replaces its own result
         cx.tl.project(cells, cells, key="mine", key_added="again")
     cx.tl.pca_pp(cells, **REFERENCE, n_comps=1, key_added="mine")
     assert "cap" in cells.varm["mine_fit"]
@@ -96,7 +97,7 @@ def test_a_result_is_replaced_whole_by_its_own_kind_only(cells):
     new = cells.copy()
     cx.tl.project(new, cells, key="mine", key_added="again")
     np.testing.assert_allclose(new.obsm["again"], cells.obsm["mine"], atol=1e-4)
-    joined = anndata.concat([cells[:90], cells[90:]])  # which loses .uns
+    joined = anndata.concat([cells[:90], cells[90:]])  # the concatenation has no `.uns`
     with pytest.raises(ValueError, match=r"obsm\['mine'\] would be replaced"):
         cx.tl.cpca(joined, **REFERENCE, key_added="mine")
     with pytest.raises(ValueError, match=r"is the name of the results of scanpy_ext\.tl\.pcpca"):

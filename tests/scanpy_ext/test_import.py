@@ -31,7 +31,7 @@ def test_computing_loads_no_plots():
 
 
 def test_mathematics_is_in_the_core_or_in_a_library():
-    """The package imports no linear algebra or optimisation: only sparse and stats of SciPy."""
+    """Check that the package imports no linear algebra: of SciPy only sparse and stats."""
     allowed = {"scipy.sparse", "scipy.stats"}
     for path in (Path(__file__).parents[2] / "scanpy_ext").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -17,7 +17,7 @@ from contrast_core.linalg import subspace_error
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 DONORS = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
-# The same fit by the core, the options of `tl`, and what `.uns` holds of the fit.
+# For each method: the same fit by the core, the options of `tl`, and the entries of `.uns`.
 CORE = {
     "cpca": (CPCA(3, alpha=0.5), {"alpha": 0.5}, ["alpha", "contrastive_eigenvalues"]),
     "cpca_star": (CPCAStar(3), {}, ["beta", "generalized_eigenvalues"]),
@@ -75,7 +75,7 @@ def test_kernel_cpca_holds_what_the_core_computed(cells):
         cells.obsm["X_kernel_cpca"], model.transform(cells.X), rtol=1e-5, atol=1e-5
     )
     assert "PCs_kernel_cpca" not in cells.varm
-    # The default coefficient follows the units of the data.
+    # The default coefficient of the kernel is adapted to the units of the data.
     other = cells.copy()
     other.X = sp.csr_matrix(other.X * 10)
     for adata in (cells, other):
@@ -89,7 +89,7 @@ def test_on_top_of_an_embedding(cells, name):
     cells.obsm["X_rotated"] = pd.DataFrame(cells.X @ rotation, index=cells.obs_names)
     getattr(cx.tl, name)(cells, **REFERENCE, n_comps=1)
     getattr(cx.tl, name)(cells, **REFERENCE, n_comps=1, obsm="X_rotated", key_added="on_top")
-    # A rotation of all features changes nothing but the sign.
+    # A rotation of all features changes at most the sign of the scores.
     plain, on_top = cells.obsm[f"X_{name}"], cells.obsm["on_top"]
     sign = np.sign(plain[:, 0] @ on_top[:, 0])
     np.testing.assert_allclose(sign * on_top, plain, atol=1e-4 * np.abs(plain).max())
@@ -114,7 +114,10 @@ def test_neighbours_umap_and_leiden_run_on_a_result(cells):
 
 
 def test_every_method_finds_the_interferon_response(kang):
-    """Unscaled silhouette by condition, donor 101: PCA 0.29, best over the grid 0.56."""
+    """Check the unscaled silhouette by condition for donor 101.
+
+    PCA has 0.29; the best value over the grid is 0.56.
+    """
     foreground = kang.obs["donor_101"].to_numpy()
     cx.tl.cpca(kang, **DONORS, alpha=0.0, key_added="pca")
     cx.tl.cpca_path(kang, **DONORS)
@@ -148,7 +151,7 @@ def test_denoising_follows_the_fits_layer_and_genes(cells, untouched):
     assert np.linalg.matrix_rank(centred) == 2
 
 
-@pytest.mark.parametrize("n", [4096, 4097, 8193])  # beside the edges of the blocks of cells
+@pytest.mark.parametrize("n", [4096, 4097, 8193])  # sizes near multiples of the block size
 def test_every_cell_is_denoised(n):
     adata = AnnData(np.random.default_rng(0).normal([5, 0, 1], size=(n, 3)))
     adata.obs["condition"] = np.where(np.arange(n) % 2, "stim", "ctrl")
@@ -159,13 +162,15 @@ def test_every_cell_is_denoised(n):
     np.testing.assert_allclose(adata.layers["denoised"], expected)
 
 
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")  # of pairs in noise
+# These warnings concern pairs that share only noise.
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("name", [*CORE, "pca_pp", "pca_plus"])
 def test_projecting_the_same_cells_gives_their_scores(cells, name):
     getattr(cx.tl, name)(cells, **REFERENCE, n_comps=1, mask_var=np.arange(12) > 2)
     for matrix in (cells.X, sp.csr_matrix(cells.X)):
         new = AnnData(matrix, obs=cells.obs, var=pd.DataFrame(index=cells.var_names))
-        new = new[10:, ::-1][:, :9].copy()  # other cells, other order, unused genes gone
+        # The new cells have another order and lack the unused genes.
+        new = new[10:, ::-1][:, :9].copy()
         cx.tl.project(new, cells[:0], key=name)
         np.testing.assert_allclose(
             new.obsm[f"X_{name}"], cells.obsm[f"X_{name}"][10:], atol=1e-4, rtol=1e-4

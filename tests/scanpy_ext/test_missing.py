@@ -16,7 +16,7 @@ USED = np.arange(12) > 2
 
 @pytest.fixture
 def gappy(cells):
-    """Cells with a layer of which a fifth is missing."""
+    """Return cells with a layer in which a fifth of the values is missing."""
     gone = np.random.default_rng(0).random(cells.shape) < 0.2
     cells.layers["levels"] = np.where(gone, np.nan, cells.X)
     return cells
@@ -63,7 +63,7 @@ def test_a_layer_with_missing_values_is_fitted_and_filled_in_as_the_core_does(ga
     assert gappy.uns["impute"]["imputed_std"] == {"key": "pcpca", "values": "std"}
     gappy.write_h5ad(tmp_path / "cells.h5ad")
     again = anndata.read_h5ad(tmp_path / "cells.h5ad")
-    cx.tl.impute(again, return_std=True)  # its own layers, also after a file
+    cx.tl.impute(again, return_std=True)  # replaces its own layers, also after reading from a file
     np.testing.assert_array_equal(again.layers["imputed"], gappy.layers["imputed"])
 
 
@@ -84,7 +84,7 @@ def test_layers_that_are_filled_in_and_layers_that_stay(gappy, untouched):
     assert not np.isnan(filled.layers["filled"][:, USED]).any()
     first = filled.layers["filled"].copy()
     filled.layers["levels"] = np.where(USED, np.nan, filled.layers["levels"])
-    cx.tl.impute(filled, layer_added="filled")  # its own
+    cx.tl.impute(filled, layer_added="filled")  # replaces its own layer
     assert (filled.layers["filled"] != first).any()
     with pytest.raises(ValueError, match="would be replaced by what is made of it"):
         cx.tl.impute(filled, layer="filled", layer_added="filled")

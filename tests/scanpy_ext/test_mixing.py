@@ -1,4 +1,4 @@
-"""The mixing report of many cells, and its scores of neighbours."""
+"""Tests of the mixing report for many cells, and of its neighbour scores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contrast_core.pairing import ilisi, kbet
 
 
 def embedded(n: int, seed: int = 0) -> AnnData:
-    """Two types; conditions mixed in X_mixed and apart in X_apart."""
+    """Return two types in two conditions, which are mixed in X_mixed and separate in X_apart."""
     rng = np.random.default_rng(seed)
     kind, condition = rng.integers(0, 2, n), rng.integers(0, 2, n)
     adata = AnnData(shape=(n, 0))
@@ -28,7 +28,7 @@ def embedded(n: int, seed: int = 0) -> AnnData:
 
 
 def test_more_cells_than_scanpy_takes_for_few() -> None:
-    """Scanpy would search the neighbours of 8,192 or more cells with pynndescent by default."""
+    """Check the exact search; from 8,192 cells on, scanpy would use pynndescent by default."""
     report = cx.get.mixing_report(
         embedded(9_000), "condition", "cell_type", reps="X_mixed", n_seeds=1, resolution=0.05
     )
@@ -68,7 +68,10 @@ def test_scores_of_neighbours_tell_mixed_from_apart() -> None:
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
 def test_they_are_what_their_papers_define(share: float) -> None:
-    """Cell by cell, with root finding and scipy's test, on conditions that are in part apart."""
+    """Compute the scores cell by cell, with root finding and SciPy's test.
+
+    The conditions are partly separated.
+    """
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(200, 3))
     condition = np.where(rng.random(200) < share + 0.3 * (scores[:, 0] > 0), "a", "b")
@@ -76,7 +79,7 @@ def test_they_are_what_their_papers_define(share: float) -> None:
     numbers, accepted = [], []
     for i in range(200):
         order = np.argsort(distances[i])[1:]
-        squares = distances[i, order[:50]] ** 2  # a quarter of the cells
+        squares = distances[i, order[:50]] ** 2  # the 50 nearest of 200 cells
 
         def weights(beta: float, squares: Any = squares) -> Any:
             found = np.exp(-beta * squares)

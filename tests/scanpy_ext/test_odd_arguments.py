@@ -1,4 +1,4 @@
-"""Tests of odd columns and arguments: correct results, or an error and an unchanged AnnData."""
+"""Tests of unusual columns and arguments: a correct result, or an error and unchanged data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEM = ["ctrl", "stim"] * (N // 2)
 HALF = np.arange(N) < N // 2
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 PAIRED = REFERENCE | {"donor": "donor", "n_comps": 3, "n_neighbors": 2}
-# One column for two conditions, whose levels are not words as a rule.
+# Columns with two conditions, most of whose levels are not strings.
 LEVELS: dict[str, tuple[Any, Any]] = {
     "categories": (pd.Categorical(STEM), "ctrl"),
     "a category without cells": (pd.Categorical(STEM, ["ctrl", "stim", "x"]), "ctrl"),
@@ -73,7 +73,8 @@ def test_levels_of_any_kind_give_the_same(kind: str) -> None:
     apart = {"groupby": None, "reference": None, "foreground": HALF, "background": ~HALF}
     found = contrasted(cells(odd=values), within="odd", **apart)
     expected = contrasted(cells(), within="condition", **apart)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)  # levels in another order
+    # The order of the levels changes the rounding.
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_a_donor_of_one_cell_has_no_pair_and_a_cluster_of_one_cell_can_have_one() -> None:
@@ -106,12 +107,13 @@ def test_columns_without_levels_are_refused(name: str, untouched: Any) -> None:
 
 NO_NAMES = [["a"], {}, np.array([1, 2]), 3, 2.5, 10**400, len, "no"]
 NO_FLAGS = ["yes", None, 1, [True], np.array([1, 2])]
-NO_SIZES = ["3", 2.5, 0, -1, True, [3], np.nan]  # of lists of genes, which may be longer than all
+# Invalid sizes of gene lists; a size above the number of genes is valid.
+NO_SIZES = ["3", 2.5, 0, -1, True, [3], np.nan]
 NO_COUNTS = [*NO_SIZES, 10**400]
 NO_WORDS = ["no", 3, ["none"], {}, np.array(["none", "foreground"])]
 NO_KEYS = [3, "", "a/b", ["a"], {}, np.array([1, 2])]
 NO_STRENGTHS = ["3", None, [1.0], -1, True, np.nan]
-# What no function takes for a parameter of that name, and what the refusal names if not that.
+# Invalid values for each parameter name. `WORDS` has what the error names instead of it.
 ODD: dict[str, list[Any]] = {
     **dict.fromkeys(["groupby", "reference", "donor", "within", "cell_type", "batch"], NO_NAMES),
     **dict.fromkeys(["by", "clusters", "controls", "cells", "level", "layer", "obsm"], NO_NAMES),
@@ -153,7 +155,7 @@ WORDS = {
     "model_file": "model_file|path|folder|directory",
     "ax": "ax holds",
 }
-# The functions, with arguments that work.
+# Each function with valid arguments.
 CALLS: dict[Callable[..., Any], dict[str, Any]] = {
     **dict.fromkeys(
         [cx.tl.cpca, cx.tl.cpca_star, cx.tl.pcpca, cx.tl.kernel_cpca, cx.tl.cpca_path], REFERENCE
@@ -180,7 +182,7 @@ CALLS: dict[Callable[..., Any], dict[str, Any]] = {
 FEW = {"n_permutations": 20, "n_resamples": 2}
 SEEDS = [*ODD["random_state"], -1]
 DEVICES = ["no", 3.5, ["cpu"], "cuda:99"]
-# The same in the arguments that are passed on as one mapping.
+# Invalid values inside arguments that are mappings of further arguments.
 FURTHER: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = [
     (
         cx.tl.clvm,
@@ -220,7 +222,7 @@ FURTHER: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] =
 
 @pytest.fixture(scope="module")
 def done() -> AnnData:
-    """Cells with a result of every kind that is read."""
+    """Return cells with a result of every kind that a function can read."""
     adata = cells(animal=[f"a{i % 8}" for i in range(N)])
     adata.obsm["X_pca"] = np.asarray(adata.X)[:, :3]
     contrasted(adata)

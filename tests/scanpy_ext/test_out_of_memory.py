@@ -1,4 +1,4 @@
-"""Matrices in a file and in dask give what the same matrix in memory gives."""
+"""Tests that a matrix in a file or in dask gives the same results as a matrix in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scanpy_ext import _read
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 PAIRING = REFERENCE | {"donor": "donor"}
 FEW = {"n_permutations": 19, "n_resamples": 5}
-# Functions that need moments only, and those that need rows.
+# Functions that need only moments, and functions that need rows.
 BY_MOMENTS = {
     name: partial(getattr(cx.tl, name), **REFERENCE)
     for name in ("cpca", "cpca_path", "cpca_star", "pcpca", "clvm")
@@ -35,14 +35,14 @@ BY_ROWS = {
 }
 EVERY = BY_MOMENTS | BY_ROWS
 WHERE = ["dense", "csr", "csc", "dense in dask", "csr in dask", "dense in zarr", "csr in zarr"]
-# Not all genes in some of them.
+# A part of the storage forms is tested with all genes, and a part with some genes masked.
 MASKED = {None: WHERE[::2], "masked": ["dense", "csr", "csc", "dense in dask", "csr in zarr"]}
 FORMATS = {"dense": np.asarray, "csr": sp.csr_matrix, "csc": sp.csc_matrix}
 
 
 @pytest.fixture
 def backed(cells, tmp_path):
-    """The cells in a file, in each format; closed after the test."""
+    """Return a function that writes the cells to a file in a format and opens it in backed mode."""
     opened = []
 
     def write(kind):
@@ -58,7 +58,7 @@ def backed(cells, tmp_path):
 
 @pytest.fixture
 def design(cells):
-    """The cells, of five donors and two types; 20 without a condition."""
+    """Return the cells with five donors and two types; 20 cells have no condition."""
     cells.obs["donor"] = [f"donor {i % 5}" for i in range(200)]
     cells.obs["type"] = [f"type {i // 4 % 2}" for i in range(200)]
     cells.obs["condition"] = cells.obs["condition"].where(np.arange(200) % 10 > 0)
@@ -78,7 +78,8 @@ def lazy(design, backed, tmp_path):
         design.X = FORMATS[kind](design.X)
         if place == "dask":
             other = design.copy()
-            chunks = (37, 5 if kind == "dense" else -1)  # which split genes too, where dense
+            # chunks of a dense matrix also split the genes
+            chunks = (37, 5 if kind == "dense" else -1)
             dask = pytest.importorskip("dask.array")
             other.X = dask.from_array(design.X, chunks=chunks, asarray=False)
             return other
@@ -93,14 +94,14 @@ def lazy(design, backed, tmp_path):
 
 
 def assert_alike(found, expected):
-    """Equal, but for rounding, in all that an AnnData can hold."""
+    """Check that two values that an AnnData can hold are equal up to rounding."""
     assert type(found) is type(expected)
     if isinstance(expected, dict):
         assert found.keys() == expected.keys()
         for key in expected:
             assert_alike(found[key], expected[key])
     elif isinstance(expected, pd.DataFrame):
-        # anndata names the index of a table in a lazy AnnData `_index`.
+        # In a lazy AnnData, anndata calls the index of a table `_index`.
         pd.testing.assert_frame_equal(found, expected, rtol=1e-5, check_names=False)
     elif sp.issparse(expected):
         np.testing.assert_allclose(found.toarray(), expected.toarray(), rtol=1e-5)
@@ -175,7 +176,7 @@ def test_a_file_is_read_once_for_the_fit(cells, backed, monkeypatch):
 
     monkeypatch.setattr(dataset, "__getitem__", counted)
     cx.tl.cpca(adata, **REFERENCE)
-    # Once for the moments of both sets, once to embed the cells.
+    # The first pass computes the moments of both sets; the second one embeds the cells.
     assert sum(map(len, read)) == 2 * adata.n_obs
 
 
@@ -227,14 +228,16 @@ def test_only_the_cells_and_genes_in_use_are_held(tmp_path, where):
         read = _read.read_matrix(adata, layer=None, mask_var=np.arange(4000) < 400, n_comps=2)
         return load_into_memory(read[0].replace(elements=2**18).take(used)).load()
 
-    with dask.config.set(scheduler="synchronous"):  # as many chunks at once as there are threads
-        load()  # imports
+    # By default dask would load as many chunks at once as there are threads.
+    with dask.config.set(scheduler="synchronous"):
+        load()  # the first call imports modules
         tracemalloc.start()
         found = load()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (found != matrix[:1000, :400]).nnz == 0
-    assert peak < matrix.data.nbytes  # which is half of the matrix; a dense one is ten times that
+    # The values are half of the sparse matrix. A dense matrix would be ten times as large as it.
+    assert peak < matrix.data.nbytes
 
 
 CALLS = [
@@ -251,7 +254,7 @@ CALLS = [
 
 @pytest.fixture
 def stored(design, tmp_path):
-    """The cells in memory, and a function that reads them lazily from a file of some format."""
+    """Return the cells in memory, and a function that writes and lazily reads them in a format."""
     experimental = pytest.importorskip("anndata.experimental")
     pytest.importorskip("xarray")
     design.obs["condition"] = np.where(np.arange(200) < 100, "ctrl", "stim")
@@ -266,7 +269,7 @@ def stored(design, tmp_path):
 
 
 def compare(cells, lazy):
-    """Run every function on both, and compare what they wrote and what they return."""
+    """Run every function on both AnnData, and compare the written slots and returned values."""
     for call in CALLS:
         call(cells)
         call(lazy)
@@ -285,14 +288,14 @@ def test_a_lazy_anndata_gives_the_same(stored, file_format):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Two processes on this machine; a slow start is no failure."""
+    """Start a cluster of two processes on this machine, with time for a slow start."""
     dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "60s"}),
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
-            dashboard_address=":0",  # a free port
+            dashboard_address=":0",  # any free port
             local_directory=str(tmp_path_factory.mktemp("dask")),
             silence_logs=50,
         ) as started,
@@ -313,7 +316,7 @@ def test_a_lazy_anndata_on_a_cluster_gives_the_same(stored):
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_the_network_is_trained_on_a_cluster(stored):
-    """Minibatches come in another order from chunks, so that only the losses are nearly equal."""
+    """Compare the losses only approximately, because chunks change the order of minibatches."""
     pytest.importorskip("torch", reason="torch is not installed")
     cells, read = stored
     lazy = read("zarr")

@@ -1,4 +1,4 @@
-"""Positive pairs of cells, PCA+ and PCA++ on them, and the mixing report."""
+"""Tests of positive pairs of cells, PCA+ and PCA++ on these pairs, and the mixing report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ DESIGN = ("condition", "ctrl", "donor")
 
 @pytest.fixture
 def design() -> AnnData:
-    """Two donors, two conditions, three types of 20 cells each; the conditions are far apart."""
+    """Return two donors, two conditions and three types, 20 cells of each combination.
+
+    The conditions are far apart.
+    """
     rng = np.random.default_rng(0)
     labels = pd.MultiIndex.from_product(
         [["d1", "d2"], ["ctrl", "stim"], ["A", "B", "C"], range(20)]
@@ -65,7 +68,7 @@ def test_a_cell_type_missing_from_one_condition_is_reported_and_seldom_paired(ka
 def test_the_difference_between_conditions_goes_and_the_types_stay(design, method):
     options = {"groupby": "condition", "reference": "ctrl", "donor": "donor"}
     getattr(cx.tl, method)(design, **options, n_comps=2)
-    cx.pp.match_pairs(design, *DESIGN, key_added="own")  # with the same defaults
+    cx.pp.match_pairs(design, *DESIGN, key_added="own")  # the defaults are the same
     assert (design.obsp["own"] != design.obsp["pairs"]).nnz == 0
     report = cx.get.mixing_report(design, "condition", "cell_type").loc[f"X_{method}"]
     assert report["silhouette_condition"] < 0.05
@@ -94,7 +97,7 @@ def test_results_survive_a_file(design, tmp_path, file_format):
 
 
 def test_real_cells_at_all_defaults(kang):
-    """Pairs are of one type; PCA++ mixes the conditions and keeps the types."""
+    """Check that pairs have one type, and that PCA++ mixes the conditions and keeps the types."""
     cx.pp.match_pairs(kang, *DESIGN, cell_type="cell_type")
     summary = kang.uns["pairs"]
     assert summary["same_cell_type"] >= 0.86
@@ -148,7 +151,8 @@ def test_pairs_join_stimulated_to_control_within_donors(design):
 
 
 def test_options_of_the_pairs(design):
-    cx.pp.match_pairs(design, "condition", "ctrl")  # without a donor all cells are one donor's
+    # without a donor column, all cells belong to one donor
+    cx.pp.match_pairs(design, "condition", "ctrl")
     row, column = partners(design)
     donor = design.obs["donor"].to_numpy()
     assert (donor[row] != donor[column]).any()
@@ -157,7 +161,8 @@ def test_options_of_the_pairs(design):
     assert design.uns["pairs"]["coverage_stimulated"] == 1
     assert design.uns["pairs"]["coverage_control"] == 1
     design.obs["dose"] = np.where(design.obs["condition"] == "ctrl", 0.0, 1.0)
-    design.obs.loc[design.obs_names[::7], "dose"] *= 2  # several levels are not the reference
+    # the levels other than the reference are pooled
+    design.obs.loc[design.obs_names[::7], "dose"] *= 2
     cx.pp.match_pairs(design, "dose", 0, "donor")
     row, column = partners(design)
     assert set(design.obs["dose"].iloc[row]) == {1.0, 2.0}
@@ -191,7 +196,7 @@ def test_cells_that_cannot_be_paired_are_reported(design):
     assert design.uns["pairs"]["n_without_donor"] == 120
     unknown = design.obs["known"].isna().to_numpy()
     assert not unknown[np.concatenate(partners(design))].any()
-    assert np.isfinite(design.obsm["X_pca_pp"]).all()  # which are embedded nevertheless
+    assert np.isfinite(design.obsm["X_pca_pp"]).all()  # cells without a pair are embedded too
     report = cx.get.mixing_report(design[unknown].copy(), "condition", "cell_type")
     assert report.loc["X_pca_pp", "transfer"] > 0.95
 
@@ -269,7 +274,7 @@ def test_pca_pp_is_the_cores_on_the_pairs_sparse_or_dense(design, as_matrix, unt
     ],
 )
 def test_the_stored_filters_give_the_scores(design, method, options):
-    design.X[5, 3] = 500.0  # is cut
+    design.X[5, 3] = 500.0  # this value will be cut
     design.var["used"] = np.arange(40) != 7
     cx.pp.match_pairs(design, *DESIGN)
     getattr(cx.tl, method)(design, n_comps=2, mask_var="used", **options)

@@ -1,4 +1,4 @@
-"""Plots: what is in them, and that they leave nothing behind."""
+"""Tests of plots: their content, and that they leave no open figure and no changed setting."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_failing_plot_closes_its_figure(done, tmp_path):
 
 @pytest.fixture
 def every(done):
-    """Cells with all that is plotted."""
+    """Return cells with every result that can be plotted."""
     done.obs["donor"] = [f"d{i % 8}" for i in range(200)]
     cx.tl.significance(
         done,
@@ -112,7 +112,7 @@ def test_components_of_a_path(done):
     assert {ax.get_xlabel() for ax in axes} == {"component 3"}
     assert [ax.get_ylabel() for ax in axes] == ["component 4"] + [""] * (len(axes) - 1)
     close(axes)
-    done.obsm["four_1"][:, :2] = 5.0  # a representative whose components do not vary
+    done.obsm["four_1"][:, :2] = 5.0  # the components of one representative are constant
     axes = cx.pl.cpca_path(done, "condition", key="four", show=False)
     assert {ax.get_xlabel() for ax in axes} == {"component 1"}
     close(axes)
@@ -150,7 +150,7 @@ def test_loadings_are_the_largest_with_their_signs(done):
         np.testing.assert_allclose(drawn, loading[done.var_names.get_indexer(names)])
     close(axes)
     [ax] = cx.pl.loadings(done, components=[2], n_points=12, show=False)
-    assert len(ax.patches) == 8  # genes without a part are not drawn
+    assert len(ax.patches) == 8  # genes with loading 0 are not drawn
     close([ax])
 
 
@@ -187,7 +187,7 @@ def settings(tmp_path):
         setattr(sc.settings, name, value)
 
 
-# How each is called, and its number of panels.
+# For each plot: a call, and its number of panels.
 CALLS = {
     "cpca_path": (lambda a, **k: cx.pl.cpca_path(a, "condition", **k), 4),
     "loadings": (cx.pl.loadings, 2),

@@ -1,4 +1,4 @@
-"""Tests that the texts of a plot can be read: nothing is cut off, and no two texts overlap."""
+"""Tests that the texts of a plot are readable: no text is cut off, and no two texts overlap."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DRAWN: dict[str, Callable[..., Any]] = {
 
 
 def texts(figure: Figure) -> dict[str, Any]:
-    """Everything that is written, with its place in pixels; ticks that are out of view are not."""
+    """Return every visible text with its position in pixels; ticks out of view are left out."""
     figure.canvas.draw()
     hidden = set()
     for ax in figure.axes:
@@ -56,7 +56,7 @@ def texts(figure: Figure) -> dict[str, Any]:
 
 
 def unreadable(figure: Figure) -> list[Any]:
-    """The texts that stand outside the figure, and pairs that overlap by more than a pixel."""
+    """Return texts that leave the figure, and pairs that overlap by more than a pixel."""
     width, height = figure.canvas.get_width_height()
     placed = texts(figure)
     cut = [
@@ -74,7 +74,7 @@ def unreadable(figure: Figure) -> list[Any]:
 
 
 def study(n_kinds: int, n_donors: int, n_comps: int) -> AnnData:
-    """Cells of several types and donors in two conditions, with all that is plotted."""
+    """Return cells of several types and donors in two conditions, with results of every kind."""
     rng = np.random.default_rng(0)
     n, d = 60 * n_donors, 24
     kind, donor = rng.integers(n_kinds, size=n), rng.integers(n_donors, size=n)

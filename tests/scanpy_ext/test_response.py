@@ -18,7 +18,7 @@ DESIGN: dict[str, Any] = {"groupby": "target", "reference": "NT"}
 
 
 def screen(seed: int = 0, size: float = 1.2, dtype: Any = np.float32) -> anndata.AnnData:
-    """A target that moves 60% of its cells, one that moves none, and a rare one."""
+    """Return a target that changes 60% of its cells, one that changes none, and a rare one."""
     rng = np.random.default_rng(seed)
     target = np.repeat(["hit", "none", "rare", "NT"], [300, 300, 8, 500])
     n, d = len(target), 80
@@ -58,7 +58,7 @@ def test_cells_that_responded_are_told_from_those_that_escaped(within: str | Non
 
 
 def test_new_reference_cells_are_rarely_called() -> None:
-    """Half of the reference cells are given as a condition of their own: none responded."""
+    """Use half of the reference cells as a condition in which no cell responded."""
     called, shares = [], []
     for seed in range(6):
         adata = screen(seed)
@@ -75,7 +75,10 @@ def test_new_reference_cells_are_rarely_called() -> None:
 
 
 def test_real_screen(contrast_data: Any) -> None:
-    """The six targets that are known to respond most lead, by share of cells and by contrast."""
+    """Check that the six targets known to respond most lead both tables.
+
+    One table ranks the share of responding cells, and the other one the contrast.
+    """
     adata = anndata.read_h5ad(contrast_data / "crispr" / "papalexi_2replicates.h5ad")
     strong = ["JAK2", "IFNGR1", "STAT1", "IFNGR2", "SMAD4", "IRF1"]
     few = [*strong, "non-targeting", "ATF2", "CD86", "MARCH8", "CAV1"]
@@ -96,7 +99,8 @@ def test_who_has_a_posterior_and_who_is_called(tmp_path: Any, untouched: Any) ->
     adata = screen()
     with untouched(adata), pytest.warns(ContrastWarning):
         copy = cx.tl.response(adata, **DESIGN, donor="guide", key_added="mine", copy=True)
-    compared = adata.obs["target"].isin(["hit", "none"])  # no reference cells, no rare targets
+    # reference cells and cells of rare targets are not compared
+    compared = adata.obs["target"].isin(["hit", "none"])
     assert (copy.obs["mine"].notna() == compared).all()
     assert copy.obs["mine"].dropna().between(0, 1).all()
     called = copy.obs["mine_called"]

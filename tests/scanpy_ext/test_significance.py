@@ -18,7 +18,7 @@ FEW = {"n_resamples": 2}
 
 @pytest.fixture
 def donors(cells):
-    """Eight donors, four of each condition."""
+    """Return cells of eight donors, four for each condition."""
     cells.obs["donor"] = np.array([f"d{i}" for i in range(8)])[np.arange(200) // 25]
     cells.obs["side"] = np.arange(200) % 100 < 50
     return cells
@@ -42,19 +42,19 @@ def test_significance_by_donor(donors, method):
     ]
     assert (result["unit"], result["exploratory"]) == ("donor", False)
     assert (result["n_foreground_units"], result["n_background_units"]) == (4, 4)
-    assert result["n_permutations"] == 70  # all ways to choose 4 of 8 donors
+    assert result["n_permutations"] == 70  # the number of ways to choose 4 of 8 donors
     assert result["smallest_p_value"] == pytest.approx(1 / 70)
     assert table[["stability", "retention"]].stack().between(0, 1 + 1e-9).all()
 
 
 def test_treated_donors_change_places_with_controls(donors):
-    """All four treated donors share a shift, which is tested by exchanging donors with controls."""
+    """Check a shift of all four treated donors, which is tested by relabelling the donors."""
     cx.tl.significance(donors, donor="donor", **REFERENCE, n_comps=1, test_kwargs=FEW)
     result = donors.uns["significance"]
     assert result["smallest_p_value"] == pytest.approx(1 / 70)
     assert result["components"]["p_value"].iloc[0] <= 0.05
     assert (result["n_foreground_units"], result["n_background_units"]) == (4, 4)
-    few = donors[donors.obs["donor"] != "d7"].copy()  # a treated one
+    few = donors[donors.obs["donor"] != "d7"].copy()  # without one treated donor
     cx.tl.significance(few, donor="donor", **REFERENCE, n_comps=1, test_kwargs=FEW)
     result = few.uns["significance"]
     assert (result["n_foreground_units"], result["n_background_units"]) == (3, 4)
@@ -119,7 +119,7 @@ def test_designs_that_donors_cannot_test_are_refused(donors, untouched):
 
 @pytest.mark.parametrize("in_both_sets", [True, False])
 def test_without_donors_p_values_are_called_exploratory(in_both_sets, tmp_path):
-    """A strong effect is found, whether or not the reference is in the foreground too."""
+    """Check a strong effect, with the reference in the foreground and without it."""
     rng = np.random.default_rng(0)
     adata = AnnData(rng.normal(size=(160, 6)))
     is_control = np.arange(160) < 80

@@ -35,7 +35,7 @@ def test_the_contrast_finds_the_gene_that_pca_misses(cells):
     cx.tl.cpca(cells, **REFERENCE)
     cx.tl.cpca(cells, **REFERENCE, alpha=0, key_added="pca")
     assert abs(cells.varm["pca"][0, 0]) > 0.99
-    # Genes 1 and 2 vary together (in stim only), so the components are a rotation of the two.
+    # Genes 1 and 2 vary together (in stim only), so the components span the plane of the two.
     plane = np.eye(12)[[1, 2]]
     assert subspace_error(cells.varm["PCs_cpca"].T, plane) < 0.1
 
@@ -67,7 +67,7 @@ def test_path_slots_fit_together(cells):
     for name in ("contrastive_eigenvalues", "foreground_variance", "background_variance"):
         assert result[name].shape == (5, 2)
     chosen = result["representatives"]
-    assert result["alphas"][chosen[0]] == 0  # PCA of the foreground, to compare with
+    assert result["alphas"][chosen[0]] == 0  # alpha = 0 is PCA of the foreground, for comparison
     assert np.unique(result["labels"][chosen]).size == 3
     assert chosen.size in (3, 4)
     for i, index in enumerate(chosen):
@@ -115,7 +115,7 @@ def test_formats_agree_and_the_matrix_stays_as_it_is(cells, kind, mask_var):
     assert other.X is before
     assert (type(other.X), other.X.dtype) == (type(matrix), matrix.dtype)
     np.testing.assert_array_equal(sp.csr_array(other.X).toarray(), counts)
-    # Everything is accumulated in float64 whatever comes in.
+    # All sums are computed in float64, whatever the type of the data.
     for slot in ("obsm", "varm"):
         assert list(getattr(other, slot)) == list(getattr(cells, slot))
         for key, value in getattr(cells, slot).items():
@@ -138,7 +138,10 @@ def test_memory_stays_below_the_dense_matrix(as_matrix):
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_views_and_copies(cells, function, untouched):
-    """A view becomes an AnnData of its own, a copy leaves the original; numbers are the same."""
+    """Check that a view becomes an AnnData of its own, and that a copy leaves the original as is.
+
+    The numbers are the same.
+    """
     cells.X = sp.csr_matrix(cells.X)
     view = cells[cells.obs["depth"] >= 20, :10]
     with untouched(view):

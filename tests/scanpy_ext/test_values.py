@@ -24,7 +24,7 @@ REFERENCE: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 
 @pytest.fixture
 def counts() -> AnnData:
-    """240 cells of 8 donors, 30 genes, as counts; the first gene answers."""
+    """Return counts of 240 cells of 8 donors and 30 genes; the first gene responds."""
     rng = np.random.default_rng(0)
     stim = np.arange(240) % 2 == 1
     rates = np.full((240, 30), 4.0) * rng.gamma(4.0, 0.25, size=30)
@@ -122,7 +122,8 @@ def test_sets_that_do_not_belong_together_are_told_or_refused(
         ]:
             with pytest.raises(ValueError, match=message):
                 cx.tl.cpca(logs, **design)
-    cx.tl.cpca(logs, foreground=stim, background=logs.copy())  # the sets differ
+    # the foreground and the background are different
+    cx.tl.cpca(logs, foreground=stim, background=logs.copy())
     other = logs[~stim].copy()
     assert not warned(lambda: cx.tl.cpca(logs, background=other, alpha=1.0))
     counts.X /= counts.X.sum(axis=1, keepdims=True)
@@ -156,7 +157,7 @@ def test_columns_that_hold_no_levels_or_donors_are_told_or_refused(
                 call(name)
         with warnings.catch_warnings(record=True) as caught, contextlib.suppress(ValueError):
             warnings.simplefilter("always", ContrastWarning)
-            call("barcode")  # cells that are donors have no pairs either, which is an error
+            call("barcode")  # if every cell is a donor, there are no pairs, which is an error
         told = "'barcode'] has another level in each of its 240 cells"
         assert any(told in str(one.message) for one in caught)
     for call in (calls[1], calls[2]):

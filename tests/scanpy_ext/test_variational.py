@@ -51,7 +51,7 @@ def test_counts_in_a_layer(counted, tmp_path, monkeypatch):
     np.testing.assert_allclose(table["dispersion"][mask], core.dispersions_, rtol=1e-4)
     assert list(table) == ["mean", "background_mean", "dispersion"]
     assert "noise_variance" not in result
-    few = counted[:, ::-3]  # a value of each gene follows the genes
+    few = counted[:, ::-3]  # the stored values of a gene follow the order of the genes
     np.testing.assert_array_equal(few.varm["PCs_clvm_fit"], table.iloc[::-3])
     assert not any(np.shape(entry) == (mask.sum(),) for entry in result.values())
     counted.write_h5ad(tmp_path / "cells.h5ad")

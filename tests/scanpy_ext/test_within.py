@@ -20,7 +20,7 @@ DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 
 
 def study(seed: int = 0) -> anndata.AnnData:
-    """Three donors that differ more than the conditions do."""
+    """Return three donors that differ more than the conditions do."""
     rng = np.random.default_rng(seed)
     donors = np.array(["a", "b", "c"])[rng.integers(0, 3, 240)]
     stimulated = rng.random(240) < 0.5
@@ -83,7 +83,8 @@ def test_scores_are_centred_within_donors_and_show_the_condition(name: str, unto
         tool(plain, **DESIGN)
         assert not np.allclose(plain.obsm[f"X_{name}"], found)
         assert adata.uns[name]["params"]["within"] == "donor"
-    # The means of donors of one condition each hold the whole effect, which centring removes.
+    # If each donor has one condition, the donor means contain the whole effect, and centring
+    # removes it.
     adata.obs["nested"] = adata.obs["donor"] + condition.astype(str)
     adata.obs["half"] = adata.obs["donor"].where(condition | (adata.obs["donor"] != "c"), "d")
     adata.obs["gaps"] = adata.obs["donor"].where(np.arange(240) > 4)
@@ -98,13 +99,13 @@ def test_scores_are_centred_within_donors_and_show_the_condition(name: str, unto
                 tool(adata, **DESIGN, within=column)
     with pytest.warns(ContrastWarning, match=r"cells on one side only .*: 'c', 'd'"):
         tool(adata, **DESIGN, within="half")
-    # Without the shift in the foreground there is nothing to remove.
+    # Without a shift in the foreground there is nothing to remove.
     tool(adata, foreground=condition, background=~condition, within="nested")
 
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_it_is_the_core_within_groups(apart: bool) -> None:
-    """The background is the reference, or another AnnData with donors of its own."""
+    """Check with the reference as the background, or with another AnnData that has other donors."""
     adata, other = study(), study(1)
     behind = other if apart else adata[adata.obs["condition"] == "ctrl"]
     design = {"background": other} if apart else DESIGN
