@@ -96,7 +96,7 @@ def test_a_larger_penalty_leaves_fewer_features_in_any_unit(adaptive: bool) -> N
     assert numbers[-1] == number(120 if adaptive else 12, 10.0)
 
 
-# group "f" has two of the 17 informative channels
+# Group "f" has two of the 17 informative channels.
 SENSORS = np.repeat(list("abcdefgh"), [3, 3, 3, 3, 3, 3, 3, 2])
 
 

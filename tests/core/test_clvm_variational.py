@@ -68,7 +68,7 @@ def test_at_the_maximum_of_the_likelihood_it_stays_there() -> None:
     assert vi.elbo_[0] == pytest.approx(em.log_likelihoods_[-1], rel=1e-9)
     assert vi.elbo_[0] - 1e-6 <= vi.elbo_[-1] <= em.log_likelihoods_[-1] + 1e-3
     assert vi.elbo_[-1] == pytest.approx(total(vi, X, Y), rel=1e-10)
-    # the bound recovers after the first steps of Adam
+    # The bound recovers after the first steps of Adam.
     assert vi.elbo_[1:-1].max() > vi.elbo_[0] - 5
     assert vi.converged_
     assert vi.n_iter_ == len(vi.elbo_) - 2

@@ -112,7 +112,7 @@ def test_the_direction_is_that_of_a_few_lines_of_numpy(nested: bool) -> None:
     centres = [np.array([part.mean(axis=0) for part in side]) for side in (x, y)]
     variances = [np.array([part.var(axis=0) for part in side]) for side in (x, y)]
     difference = centres[0].mean(axis=0) - centres[1].mean(axis=0)
-    # squared standard error of the difference
+    # This is the squared standard error of the difference.
     error = sum(each.mean(axis=0) / 150 for each in variances)
     difference *= np.maximum(1 - error / difference**2, 0)
     covariance = np.mean([np.cov(part.T) for part in y], axis=0)

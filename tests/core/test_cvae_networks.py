@@ -43,7 +43,7 @@ def test_networks_of_ones_own(tmp_path: Path) -> None:
     }
     model = quick(n_shared=3, networks=networks).fit(X, background=Y)
     for name, value in networks["salient_encoder"].state_dict().items():
-        # the model trains copies, so the given networks do not change
+        # The model trains copies, so the given networks do not change.
         assert (value == first[name]).all()
     assert not np.array_equal(
         model.weights_["salient_encoder.layers.1.weight"], first["layers.1.weight"]

@@ -101,7 +101,7 @@ def test_nothing_that_runs_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for extra in ("evil.pkl", "model.json"):
         Path(f"with {extra}").write_bytes(Path("good").read_bytes())
         with zipfile.ZipFile(f"with {extra}", "a") as archive:
-            # without this, a second member of the same name would warn
+            # Without this, a second member of the same name would warn.
             archive.NameToInfo.pop(extra, None)
             archive.writestr(extra, pickle.dumps(Evil()))
     for name, message in [

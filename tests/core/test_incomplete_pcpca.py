@@ -53,7 +53,7 @@ def test_likelihood_and_gradients_are_those_of_dense_matrices(
     # 64 values are blocks of 5 rows
     monkeypatch.setattr(_observed_likelihood, "ELEMENTS", elements)
     X, Y = gappy(0.4)
-    # these rows have one pattern of missing values
+    # These rows have one pattern of missing values.
     X[:40] = np.where(np.arange(12) % 3, X[:40], np.nan)
     X[:40, 1] = 1.0
     data, rng = prepared(X, Y, 3), np.random.default_rng(0)

@@ -144,7 +144,7 @@ def test_a_pivoted_factor_has_the_rows_inner_products(rank: int) -> None:
     np.testing.assert_allclose(coordinates @ coordinates.T, gram, atol=1e-12 * gram.max())
     triangle = coordinates[factor.pivots]
     assert not np.triu(triangle, 1).any()
-    # pivoting takes the row with the largest residual first
+    # Pivoting takes the row with the largest residual first.
     assert (np.diff(triangle.diagonal()) <= 1e-12).all()
 
     vectors = np.random.default_rng(1).normal(size=(2, rank))

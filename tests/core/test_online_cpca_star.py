@@ -97,7 +97,7 @@ def test_a_minibatch_step_averages_its_rows() -> None:
     state = advance(OnlineState(W, M, 0, 0, 0), rows, flags, sizes, batch_size=20)
     X, Y = rows[flags], rows[~flags]
     Z = np.linalg.solve(M, W @ X.T)
-    # in one batch, p is the share of background rows in it
+    # In one batch, p is the share of background rows in it.
     b = 0.3 * np.eye(8) + 0.7 * Y.T @ Y / len(Y)
     np.testing.assert_allclose(state.feedforward, W + 0.02 * (Z @ X / 20 - W @ b))
     np.testing.assert_allclose(state.lateral, M + 0.02 * (Z @ Z.T / 20 - M))
@@ -258,7 +258,7 @@ def test_a_stream_goes_on_after_fit_and_after_a_pickle() -> None:
     other.partial_fit(rows, flags)
     assert fitted.n_steps_ == before + 400
     np.testing.assert_array_equal(fitted.components_, other.components_)
-    # the stream repeats the rows of the fit
+    # The stream repeats the rows of the fit.
     np.testing.assert_allclose(fitted.mean_, rows[flags].mean(axis=0))
 
 

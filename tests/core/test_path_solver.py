@@ -190,7 +190,7 @@ def test_generalised_pairs_are_the_same_from_the_iteration(
 
     monkeypatch.setattr(_generalized, "proved_eigenpairs", watched)
     if not converges:
-        # with a bound below the eigenvalue there is no proof
+        # With a bound below the eigenvalue there is no proof.
         monkeypatch.setattr(_proof, "AIMS", (-1.0,))
     found = regularised_path(x, y, weights, 2, budget=1e4)
     if converges:

@@ -121,7 +121,7 @@ def test_the_statistics_are_those_of_a_few_lines_of_numpy(estimator: Any, given:
     np.testing.assert_allclose(test.statistics, expected[0], rtol=1e-9)
     if given:
         np.testing.assert_array_equal(test.strengths, 3 * list(given.values()))
-    # the tolerance is that of BFGS
+    # The tolerance is that of BFGS.
     np.testing.assert_allclose(test.null_statistics, expected[1:], rtol=1e-5)
     reached = (expected[1:] >= expected[0] * (1 - 1e-9)).sum(axis=0)
     np.testing.assert_array_equal(test.p_values, np.maximum.accumulate((1 + reached) / 20))

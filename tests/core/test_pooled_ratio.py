@@ -94,7 +94,7 @@ def test_too_few_rows_for_any_ratio_are_refused_unless_the_limit_helps(kind: Any
     star = CPCAStar(2, beta=1, condition_limit=limit).fit(x, background=y)
     assert np.isfinite(star.generalized_eigenvalues_).all()
     assert star.contrast_index_[0] > 0.9
-    # no ratio is infinite under this limit
+    # No ratio is infinite under this limit.
     CPCAStar(2, beta=0.9, condition_limit=1e13).fit(x, background=y)
 
 

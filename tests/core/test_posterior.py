@@ -198,7 +198,7 @@ def test_a_posterior_on_its_floor_is_told_of_before_it_is_drawn(
 
 def bingham_cdf(exponents: Any) -> tuple[Any, Any]:
     """Return a grid, and the CDF of v_1^2 for the density exp(sum e_i v_i^2) on the sphere."""
-    # the height of a uniform point on the sphere is uniform
+    # The height of a uniform point on the sphere is uniform.
     heights = (np.arange(4000) + 0.5) / 4000
     around = (np.arange(720) + 0.5) * 2 * np.pi / 720
     second = (1 - heights[:, None] ** 2) * np.cos(around) ** 2

@@ -209,7 +209,7 @@ def test_products_of_centred_rows(
     n_threads: int,
 ) -> None:
     use_numba(compiled, monkeypatch)
-    # three rows are empty
+    # Three rows are empty.
     rows = sp.vstack([counts(40, 300), sp.csr_array((3, 300))], format="csr")
     rows.indices, rows.indptr = rows.indices.astype(index), rows.indptr.astype(index)
     rows.data = rows.data.astype(values)

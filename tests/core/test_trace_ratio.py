@@ -109,7 +109,7 @@ def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.Monke
     if found.pairs is not None:
         assert subspace_error(found.pairs.vectors.T, basis[:, :2].T) < 1e-7
     assert proved_trace_ratio(x, y, 1, 0.025, 2000).pairs is not None
-    # with a bound below the eigenvalue there is no proof
+    # With a bound below the eigenvalue there is no proof.
     monkeypatch.setattr(_proof, "AIMS", (-1.0,))
     assert proved_trace_ratio(x, y, 1, 0.025, 2000).pairs is None
 

@@ -68,7 +68,7 @@ def test_noise_level_and_rank_are_found_beside_spikes(d: int, n_spikes: int) -> 
 
 def test_the_noise_level_of_a_few_rows_is_not_off_by_the_mean_that_they_lost() -> None:
     levels = [bulk_of(sample(12, 100, seed=seed)).variance for seed in range(100)]
-    # without the correction, the level would be 1/12 = 0.08 too low
+    # Without the correction, the level would be 1/12 = 0.08 too low.
     assert np.mean(levels) == pytest.approx(1, abs=0.03)
 
 
@@ -201,7 +201,7 @@ def test_a_signal_must_beat_both_the_noise_and_chance() -> None:
 
 def test_kishs_number() -> None:
     assert effective_n_pairs(np.arange(20), np.arange(20)) == 20
-    # with equal multiplicities, the number of distinct rows
+    # With equal multiplicities, the number of distinct rows.
     assert effective_n_pairs(np.repeat(np.arange(5), 4)) == 5
     assert effective_n_pairs(np.repeat(["a", "b"], 4), np.arange(8)) == pytest.approx(
         2 / (1 / 2 + 1 / 8)

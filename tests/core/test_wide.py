@@ -82,7 +82,7 @@ def test_it_agrees_with_the_covariance_in_feature_space(solver: Any, alpha: floa
     dense = exact(alpha)
     assert (wide.form_, dense.form_) == (SOLVERS[solver], "dense")
     assert subspace_error(wide.components_, dense.components_) <= allowed(alpha, 3)
-    # the signs are equal too
+    # The signs are equal too.
     np.testing.assert_allclose(wide.components_, dense.components_, atol=1e-6)
     np.testing.assert_allclose(wide.components_ @ wide.components_.T, np.eye(3), atol=1e-12)
     for name in ("contrastive_eigenvalues_", "foreground_variance_", "background_variance_"):

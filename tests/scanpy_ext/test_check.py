@@ -84,7 +84,7 @@ def test_a_contrast_within_donors_is_judged_by_relabelling_them(design):
 
 
 def test_cells_that_are_sequenced_less_deeply_are_told(kang):
-    """Compare half of a donor's control cells with the others, thinned to 30% of their counts."""
+    """Compare control cells of one donor; half of them are thinned to three tenths."""
     counts = kang[(kang.obs["donor"] == "101") & (kang.obs["condition"] == "ctrl")].copy()
     rng = np.random.default_rng(0)
     thin = rng.random(counts.n_obs) < 0.5
@@ -100,7 +100,7 @@ def test_cells_that_are_sequenced_less_deeply_are_told(kang):
     assert counts.uns["contrast_check"]["sound"] == "no"
 
 
-# The null contrasts find nothing, which gives a warning about the ratio.
+# The stimulated cells alone have nothing to find, which gives a warning about the ratio.
 @pytest.mark.filterwarnings("ignore:.*ratio")
 def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
     design.obs["donor"] = [f"d{i // 2 % 5}" for i in range(400)]

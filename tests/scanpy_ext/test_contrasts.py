@@ -79,7 +79,7 @@ def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> No
     assert list(_contrasts._sorted(table.copy(), p_values).index[:2]) == ["e", "a"]
     assert _contrasts._sorted(table.copy(), p_values | {"a": 0.001}).index[0] == "a"
     surely = p_values | {"a": 0.001, "b": 0.001}
-    # the interval of b contains 1
+    # The interval of b contains 1.
     assert list(_contrasts._sorted(table.copy(), surely).index[:2]) == ["a", "e"]
     assert _contrasts._sorted(table.copy(), p_values)["p_adjusted"].isna().all()
 

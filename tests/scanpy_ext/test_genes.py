@@ -47,7 +47,7 @@ def test_they_are_those_of_largest_variance(kind: str, tmp_path: Any) -> None:
 def test_what_a_choice_corrected_for_the_mean_loses_is_told() -> None:
     adata = AnnData(counts())
     variance = np.asarray(adata.X).var(axis=0)
-    # the genes with the least variance
+    # These genes have the least variance.
     adata.var["highly_variable"] = np.argsort(np.argsort(variance)) < 15
     with pytest.warns(ContrastWarning, match=r"100% of the 10 genes .* mask_var='most_variable'"):
         cx.pp.genes_by_variance(adata, 10)

@@ -78,7 +78,7 @@ def lazy(design, backed, tmp_path):
         design.X = FORMATS[kind](design.X)
         if place == "dask":
             other = design.copy()
-            # chunks of a dense matrix also split the genes
+            # Chunks of a dense matrix also split the genes.
             chunks = (37, 5 if kind == "dense" else -1)
             dask = pytest.importorskip("dask.array")
             other.X = dask.from_array(design.X, chunks=chunks, asarray=False)

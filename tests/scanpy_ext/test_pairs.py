@@ -151,7 +151,7 @@ def test_pairs_join_stimulated_to_control_within_donors(design):
 
 
 def test_options_of_the_pairs(design):
-    # without a donor column, all cells belong to one donor
+    # Without a donor column, all cells belong to one donor.
     cx.pp.match_pairs(design, "condition", "ctrl")
     row, column = partners(design)
     donor = design.obs["donor"].to_numpy()
@@ -161,7 +161,7 @@ def test_options_of_the_pairs(design):
     assert design.uns["pairs"]["coverage_stimulated"] == 1
     assert design.uns["pairs"]["coverage_control"] == 1
     design.obs["dose"] = np.where(design.obs["condition"] == "ctrl", 0.0, 1.0)
-    # the levels other than the reference are pooled
+    # The levels other than the reference are pooled.
     design.obs.loc[design.obs_names[::7], "dose"] *= 2
     cx.pp.match_pairs(design, "dose", 0, "donor")
     row, column = partners(design)

@@ -99,7 +99,7 @@ def test_who_has_a_posterior_and_who_is_called(tmp_path: Any, untouched: Any) ->
     adata = screen()
     with untouched(adata), pytest.warns(ContrastWarning):
         copy = cx.tl.response(adata, **DESIGN, donor="guide", key_added="mine", copy=True)
-    # reference cells and cells of rare targets are not compared
+    # Reference cells and cells of rare targets are not compared.
     compared = adata.obs["target"].isin(["hit", "none"])
     assert (copy.obs["mine"].notna() == compared).all()
     assert copy.obs["mine"].dropna().between(0, 1).all()

@@ -122,7 +122,7 @@ def test_sets_that_do_not_belong_together_are_told_or_refused(
         ]:
             with pytest.raises(ValueError, match=message):
                 cx.tl.cpca(logs, **design)
-    # the foreground and the background are different
+    # The foreground and the background are different.
     cx.tl.cpca(logs, foreground=stim, background=logs.copy())
     other = logs[~stim].copy()
     assert not warned(lambda: cx.tl.cpca(logs, background=other, alpha=1.0))
