@@ -135,7 +135,7 @@ def test_samples_have_its_quartiles(robust: Any) -> None:
 
 
 @pytest.mark.parametrize(("robust", "what"), [(None, "missing values"), ("rows", "robust='rows'")])
-def test_what_does_not_combine_is_refused_by_name(robust: Any, what: str) -> None:
+def test_incompatible_options_are_refused_by_name(robust: Any, what: str) -> None:
     X, Y = gappy()
     if robust:
         X, Y = np.nan_to_num(X), np.nan_to_num(Y)
@@ -178,7 +178,7 @@ def test_rows_that_loadings_explain_exactly_are_refused(robust: Any) -> None:
         fit(exact, exact[::-1][:50], robust=robust)
 
 
-def test_what_has_no_maximum_is_refused_and_no_end_is_taken_for_one() -> None:
+def test_a_missing_maximum_is_refused_and_slow_convergence_is_told() -> None:
     rng = np.random.default_rng(0)
     counts = np.log1p(rng.poisson(0.15, size=(270, 30)))  # most entries of most features are equal
     with pytest.raises(ValueError, match="or another `robust`"):

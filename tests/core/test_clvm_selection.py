@@ -197,7 +197,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("options", "error", "message"), REFUSED)
-def test_what_priors_and_sparsity_are_not(options: Any, error: Any, message: str) -> None:
+def test_invalid_priors_and_sparsity_are_refused(options: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         fit(*planted(), **options)
 

@@ -306,7 +306,7 @@ REFUSED: list[tuple[Any, Any, Any, str]] = [
 
 @FEW
 @pytest.mark.parametrize(("options", "given", "data", "message"), REFUSED)
-def test_what_it_cannot_do(options: Any, given: Any, data: Any, message: str) -> None:
+def test_unsupported_options_are_refused(options: Any, given: Any, data: Any, message: str) -> None:
     model = CLVM(**{"n_shared": 1, "n_salient": 1, "inference": "vi"} | options)
     with pytest.raises(ValueError, match=message):
         model.fit(data[0], background=data[1], **given)

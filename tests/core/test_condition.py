@@ -233,7 +233,7 @@ REFUSED: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
 
 @quiet
 @pytest.mark.parametrize(("estimator", "data", "error", "message"), REFUSED)
-def test_what_is_no_test_of_donors_is_refused(
+def test_invalid_tests_of_donors_are_refused(
     estimator: Any, data: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

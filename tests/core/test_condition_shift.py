@@ -171,7 +171,7 @@ def test_sparse_rows_and_other_units_give_the_same(dtype: Any) -> None:
         np.testing.assert_allclose(other.effect_low, dense.effect_low, atol=tolerance)
 
 
-def test_what_differs_in_the_mean_but_does_not_vary_is_finite() -> None:
+def test_features_that_differ_in_the_mean_only_give_finite_results() -> None:
     x, y = rows(50, 0), rows(50, 1)
     x[:, 2], y[:, 2] = 1.0, 0.0
     found = condition_shift(x, background=y, random_state=0)
@@ -199,7 +199,7 @@ def test_what_differs_in_the_mean_but_does_not_vary_is_finite() -> None:
         ({"X": np.full((150, D), np.nan)}, "NaN"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_comparisons_are_refused(change: dict[str, Any], message: str) -> None:
     data = by_donor(0, 1.0) | change
     with pytest.raises(ValueError, match=message):
         condition_shift(**data)

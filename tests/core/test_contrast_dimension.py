@@ -105,7 +105,7 @@ def test_a_direction_of_the_background_alone_is_not_shared() -> None:
     assert found.cosines[0] < 0.3 < 0.9 < found.threshold
 
 
-def test_of_two_features_that_move_together_one_dimension_is_left_to_the_noise() -> None:
+def test_one_of_two_collinear_features_is_left_to_the_noise() -> None:
     X, Y = np.random.default_rng(0).normal(size=(2, 300, 2))
     X += 9 * np.random.default_rng(1).normal(size=(300, 1))
     found = contrast_dimension(X, background=Y, n_resamples=20, random_state=0)

@@ -155,7 +155,7 @@ def test_null_directions_are_said_once() -> None:
     assert sum("arbitrary" in str(each.message) for each in caught) == 1
 
 
-def test_what_leaves_the_range_of_float64_is_named() -> None:
+def test_values_beyond_the_range_of_float64_are_named() -> None:
     X, Y = np.random.default_rng(0).normal(size=(2, 40, 6))
     with pytest.raises(ValueError, match=r"alpha=1e\+308 times the variances .* smaller alpha"):
         CPCA(alpha=1e308).fit(X, background=Y)

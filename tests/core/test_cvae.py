@@ -46,7 +46,7 @@ def test_the_salient_plane_shows_the_ring_and_not_the_curve(found: Any) -> None:
     assert model.transform_shared(X).shape == (800, 3)
 
 
-def test_what_is_added_is_recovered_from_new_rows(found: Any) -> None:
+def test_the_added_signal_is_recovered_from_new_rows(found: Any) -> None:
     X, Y, _, clean = ring(seed=1)
     error = np.linalg.norm(found[0].denoise(X) - clean) / np.linalg.norm(clean)
     assert error < 0.35

@@ -65,7 +65,7 @@ def test_uneven_datasets_and_constant_features_will_do() -> None:
     )
 
 
-def test_what_is_refused() -> None:
+def test_invalid_data_are_refused() -> None:
     X, Y, *_ = ring(40, 40)
     bad = X.copy()
     bad[3, 2] = np.nan

@@ -76,7 +76,7 @@ def test_sparse_rows_with_wrong_indices_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("member", ["model.json", "arrays"])
-def test_what_unpacks_to_far_more_is_refused_before_it_does(tmp_path: Path, member: str) -> None:
+def test_zip_bombs_are_refused_before_they_unpack(tmp_path: Path, member: str) -> None:
     save(MODELS["CPCA-1"](), tmp_path / "good")
     with zipfile.ZipFile(tmp_path / "good") as good:
         members = {name: good.read(name) for name in ("model.json", "arrays")}

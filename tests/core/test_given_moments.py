@@ -50,7 +50,7 @@ def changed(matrix: Any, value: float, row: int = 0, column: int = 1) -> Any:
         ("feature_names", ("a", "b", 3), TypeError, "must be a sequence of strings"),
     ],
 )
-def test_what_are_no_moments_are_refused_by_name(
+def test_invalid_moments_are_refused_by_name(
     field: str, value: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

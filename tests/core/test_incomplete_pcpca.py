@@ -81,7 +81,7 @@ def test_likelihood_and_gradients_are_those_of_dense_matrices(
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.95])
-def test_of_complete_data_it_is_the_closed_form(share: float) -> None:
+def test_the_fit_to_complete_data_is_the_closed_form(share: float) -> None:
     X, Y = planted(150, 110, 9)
     closed = PCPCA().fit(X, background=Y)
     closed = closed.at(share * closed.gamma_max_)
@@ -154,7 +154,7 @@ LABELS = {"within": np.arange(160) % 4, "background_within": np.arange(120) % 4}
         (GAPPY, {"d": 12}, "leaves no direction for the noise"),
     ],
 )
-def test_what_cannot_be_fitted_is_refused(data: Any, options: Any, message: str) -> None:
+def test_invalid_fits_are_refused(data: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fit(*data, **options)
 

@@ -221,7 +221,7 @@ REFUSED: list[tuple[dict[str, Any], tuple[Any, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("parameters", "data", "error", "message"), REFUSED)
-def test_what_is_no_kernel_or_no_data_is_refused(
+def test_invalid_kernels_and_data_are_refused(
     parameters: dict[str, Any], data: tuple[Any, Any], error: type[Exception], message: str
 ) -> None:
     estimator = KernelCPCA(**({"alpha": 1.0} | parameters))
@@ -230,7 +230,7 @@ def test_what_is_no_kernel_or_no_data_is_refused(
     assert not [name for name in vars(estimator) if name.endswith("_")]
 
 
-def test_what_cannot_be_transformed_is_refused() -> None:
+def test_invalid_new_rows_are_refused() -> None:
     fitted = KernelCPCA(alpha=1.0).fit(X, background=Y)
     with pytest.raises(ValueError, match="alpha=-2 is out of range"):
         fitted.at(-2.0)

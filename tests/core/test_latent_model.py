@@ -178,7 +178,7 @@ def test_samples_have_the_models_mean_and_covariance(kind: str, dataset: str) ->
         sample(2.5)
 
 
-def test_what_the_model_cannot_do_is_refused() -> None:
+def test_unsupported_requests_are_refused() -> None:
     robust, rows = fitted("clvm, robust rows", 0.0)
     with pytest.raises(ValueError, match=r"impute needs a fit with normal noise.*robust='rows'"):
         robust.impute(rows["foreground"])

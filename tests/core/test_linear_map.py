@@ -80,7 +80,7 @@ def test_every_linear_method_publishes_its_map(case: Case) -> None:
     assert not hasattr(case.make(2), "linear_map_")
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_rows_and_scores_that_do_not_fit_are_refused() -> None:
     linear, rows = made()
     for call in (linear.transform, linear.denoise, linear.remove_components):
         with pytest.raises(ValueError, match="X has 5 features, but the map is of 7"):

@@ -334,7 +334,7 @@ UNSAVED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("model", "message"), UNSAVED)
-def test_what_a_file_cannot_hold_is_refused_by_name_and_nothing_is_written(
+def test_unsupported_values_are_refused_by_name_and_nothing_is_written(
     model: Any, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(NotFittedError):

@@ -124,7 +124,7 @@ def test_bad_chunks_are_named(rows: Any) -> None:
         SecondMoments.from_data(rows).merge(SecondMoments.from_data(rows[:, :6]))
 
 
-def test_what_cannot_be_held_is_refused() -> None:
+def test_invalid_moments_are_refused() -> None:
     rows = np.array([[1e25], [-1e25], [2e25]])
     assert SecondMoments.from_data(rows).covariance[0, 0] > 1e49
     with pytest.raises(ValueError, match="variance of X overflows float32"):

@@ -107,7 +107,7 @@ WITH_LABELS: dict[str, Callable[[Any], Any]] = {
         if kind in FEW_LABELS or where == "ContrastByLabel-y"
     ],
 )
-def test_what_labels_no_rows_is_refused(where: str, kind: str) -> None:
+def test_invalid_labels_are_refused(where: str, kind: str) -> None:
     def call(labels: Any) -> Any:
         if where.startswith("partial_fit"):
             return cc.OnlineCPCAStar().partial_fit(X, labels)
@@ -230,7 +230,7 @@ GIVEN: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", GIVEN)
-def test_what_are_no_moments_is_refused(kind: str) -> None:
+def test_invalid_moments_are_refused(kind: str) -> None:
     changes, words = GIVEN[kind]
     given = {"n": 9, "mean": [1.0, 2, 3], "covariance": EYE, "feature_names": None} | changes
     n, mean, covariance, names = given.values()
@@ -254,7 +254,7 @@ SPANS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("kind", SPANS)
 @pytest.mark.parametrize("function", [cc.linalg.principal_angles, cc.linalg.subspace_error])
-def test_what_spans_no_subspace_is_refused(function: Any, kind: str) -> None:
+def test_invalid_subspaces_are_refused(function: Any, kind: str) -> None:
     value, words = SPANS[kind]
     for pair in ((value, AXES), (AXES, value)):
         with pytest.raises((TypeError, ValueError)) as caught:
@@ -271,7 +271,7 @@ MAPS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", MAPS)
-def test_what_is_no_linear_map_is_refused(kind: str) -> None:
+def test_invalid_linear_maps_are_refused(kind: str) -> None:
     changes, words = MAPS[kind]
     with pytest.raises((TypeError, ValueError)) as caught:
         cc.spectral.LinearMap(**({"mean": np.ones(3), "projection": np.eye(3, 2)} | changes))
@@ -324,7 +324,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_what_cannot_be_done_is_refused(kind: str) -> None:
+def test_invalid_requests_are_refused(kind: str) -> None:
     call, words = CALLS[kind]
     with pytest.raises((TypeError, ValueError)) as caught:
         call()
@@ -332,7 +332,7 @@ def test_what_cannot_be_done_is_refused(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in cc.__all__ if hasattr(getattr(cc, name), "fit")])
-def test_what_needs_a_fit_says_so(name: str) -> None:
+def test_unfitted_estimators_say_so(name: str) -> None:
     kind = getattr(cc, name)
     model = kind(cc.CPCA()) if name == "ContrastByLabel" else kind()
     calls = ("transform", "inverse_transform", "denoise", "score", "transform_shared", "impute")
@@ -348,14 +348,14 @@ PATHS: list[Any] = [None, 3, 3.5, ["a"], {}, b"a.model", "a\0b", len]
 
 
 @pytest.mark.parametrize("path", PATHS, ids=str)
-def test_what_is_no_path_is_refused(path: Any) -> None:
+def test_invalid_paths_are_refused(path: Any) -> None:
     for call in (lambda: cc.load(path), lambda: cc.save(CPCA, path)):
         with pytest.raises(TypeError) as caught:
             call()
         assert not complaint(caught.value, "path=.*expected the path of a file")
 
 
-def test_where_no_file_can_be_is_said(tmp_path: Path) -> None:
+def test_impossible_file_locations_are_named(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError, match="is a folder; expected the path of a file"):
         cc.save(CPCA, tmp_path)
     with pytest.raises(FileNotFoundError, match=r"path=.*b' is in a folder that does not exist"):
@@ -366,7 +366,7 @@ def test_where_no_file_can_be_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", [None, cc.CPCA, X, {}, CPCA.linear_map_, "CPCA"], ids=repr)
-def test_what_is_no_model_is_not_saved(model: Any, tmp_path: Path) -> None:
+def test_only_models_are_saved(model: Any, tmp_path: Path) -> None:
     with pytest.raises(TypeError) as caught:
         cc.save(model, tmp_path / "a")
     assert not complaint(caught.value, "model is")

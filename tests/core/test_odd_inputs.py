@@ -106,7 +106,7 @@ def test_the_same_numbers_of_any_kind_give_the_same(
 
 
 @pytest.mark.parametrize(("subject", "slot", "kind"), cases(REFUSED))
-def test_what_is_no_data_is_refused_in_words(
+def test_invalid_data_are_refused_with_a_message(
     subject: Subject, slot: str, kind: Kind, folder: Callable[[], Path]
 ) -> None:
     data = with_odd(subject, slot, kind, folder)

@@ -279,13 +279,13 @@ EACH = pytest.mark.parametrize("parameter", TABLE, ids=lambda p: f"{p.where}-{p.
 
 
 @EACH
-def test_what_means_nothing_is_refused_by_name(parameter: Parameter) -> None:
+def test_invalid_values_are_refused_by_name(parameter: Parameter) -> None:
     found = {shown(value): complaint(parameter, value) for value in parameter.kind.refused}
     assert not {value: text for value, text in found.items() if text}
 
 
 @EACH
-def test_what_means_the_same_gives_the_same(parameter: Parameter) -> None:
+def test_equivalent_values_give_the_same_result(parameter: Parameter) -> None:
     for plain, other in parameter.kind.same:
         results = arrays_in(parameter.call(plain)), arrays_in(parameter.call(other))
         for one, two in zip(*results, strict=True):

@@ -53,7 +53,7 @@ def assert_same(found: list[Any], expected: list[Any], atol: float = 0.0) -> Non
 
 @EVERY
 @pytest.mark.parametrize("kind", FEW_LABELS)
-def test_what_groups_no_rows_is_refused(name: str, kind: str) -> None:
+def test_invalid_groups_are_refused(name: str, kind: str) -> None:
     calls = {
         "^units": {"units": LABELS[kind], "background_units": LABELS_OF_ROWS},
         "^background_units": {"units": LABELS_OF_ROWS, "background_units": LABELS[kind]},
@@ -95,7 +95,7 @@ ESTIMATORS: dict[str, Any] = {
 
 @pytest.mark.parametrize("test", [cc.permutation_test, cc.bootstrap_stability])
 @pytest.mark.parametrize("kind", ESTIMATORS)
-def test_what_is_no_such_estimator_is_refused(test: Any, kind: str) -> None:
+def test_invalid_estimators_are_refused(test: Any, kind: str) -> None:
     with pytest.raises(TypeError) as caught:
         test(ESTIMATORS[kind], X, background=Y)
     assert not complaint(caught.value, "estimator is|keeps no moments")
@@ -117,7 +117,7 @@ def test_the_unit_and_the_origin_change_nothing(name: str, kind: str) -> None:
 
 @EVERY
 @pytest.mark.parametrize("kind", VARIES)
-def test_whatever_varies_numbers_are_found_or_the_data_refused(name: str, kind: str) -> None:
+def test_data_of_low_variance_give_finite_results_or_are_refused(name: str, kind: str) -> None:
     try:
         found = CALLS[name](*(1.0 * v for v in VARIES[kind]()))
     except Exception as error:

@@ -161,7 +161,7 @@ OPTIMA = {
 
 @pytest.mark.parametrize("kind", VARIES)
 @pytest.mark.parametrize("method", OPTIMA)
-def test_whatever_varies_the_objective_is_at_its_optimum(method: str, kind: str) -> None:
+def test_the_objective_is_at_its_optimum_for_data_of_low_variance(method: str, kind: str) -> None:
     along_components, values, expected = OPTIMA[method](*(1.0 * v for v in VARIES[kind]()))
     scale = float(np.abs(expected).max(initial=1.0))
     np.testing.assert_allclose(values, expected, rtol=0, atol=1e-8 * scale)

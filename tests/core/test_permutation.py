@@ -162,7 +162,7 @@ def planted(rng: np.random.Generator, *variances: float, shared: float = 1.0) ->
     [((), 50.0, "auto"), ((44.0,), 1.0, "auto"), ((400.0,), 50.0, "auto"), ((44.0, 9.0), 1.0, 2.0)],
 )
 @quiet
-def test_what_is_real_is_found_and_nothing_more(
+def test_only_planted_components_are_found(
     variances: tuple[float, ...], shared: float, alpha: Any
 ) -> None:
     rng = np.random.default_rng(23)
@@ -223,7 +223,7 @@ UNTESTABLE: list[tuple[Any, Any, Any, dict[str, Any], str]] = [
 
 @pytest.mark.filterwarnings("ignore:every row of background")
 @pytest.mark.parametrize(("estimator", "X", "Y", "units", "message"), UNTESTABLE)
-def test_what_cannot_be_tested_is_refused(
+def test_invalid_tests_are_refused(
     estimator: Any, X: Any, Y: Any, units: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

@@ -83,7 +83,7 @@ def test_the_form_follows_from_the_numbers(task: Task, form: str, fallback: str 
         (10_001, 11_000, PRODUCTS, None),
     ],
 )
-def test_so_does_that_of_pairs(
+def test_the_form_of_pairs_follows_from_the_numbers(
     n_rows: int, n_features: int, form: str, fallback: str | None
 ) -> None:
     plan = plan_pairs(n_rows, n_features)

@@ -63,7 +63,7 @@ def test_odd_arguments_are_refused(options: Any, error: Any, told: str) -> None:
             CPCA(1, alpha=1.0).fit(x, background=y).posterior(**options)
 
 
-def test_what_has_no_posterior_is_refused(tmp_path: Any) -> None:
+def test_models_without_a_posterior_are_refused(tmp_path: Any) -> None:
     x, y = moments(np.array([4.0, 2.0, 0.6]))
     with pytest.raises(ValueError, match="n_components=3 are all of the 3 features"):
         CPCA(3, alpha=0.5).fit(x, background=y).posterior()

@@ -112,7 +112,7 @@ def test_sparse_rows_several_backgrounds_and_lists() -> None:
     assert several.n_rows == (80, 70)
 
 
-def test_what_cannot_be_tested_is_refused() -> None:
+def test_invalid_reports_are_refused() -> None:
     X, Y = two_sets()
     with pytest.raises(TypeError, match="SparseCPCA"):
         contrast_report(SparseCPCA(1), X, background=Y, **FEW)

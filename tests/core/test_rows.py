@@ -135,7 +135,7 @@ def test_several_selections_are_read_in_one_pass(values: Any, data: Any) -> None
         np.testing.assert_array_equal(np.sort(rows, axis=0), np.sort(expected, axis=0))
 
 
-def test_what_is_not_of_one_dataset_has_no_pieces(values: Any) -> None:
+def test_selections_of_several_datasets_have_no_pieces(values: Any) -> None:
     whole = rows_of(values)
     for others in (rows_of(values.copy()), whole.columns(slice(1, 5)), whole.take([])):
         assert pieces([whole.take(slice(9)), others]) is None
@@ -232,7 +232,7 @@ def test_only_what_is_selected_must_be_finite(values: Any, tmp_path: Path, kind:
 
 
 @every_kind
-def test_what_cannot_be_selected_is_refused(values: Any, tmp_path: Path, kind: str) -> None:
+def test_invalid_selections_are_refused(values: Any, tmp_path: Path, kind: str) -> None:
     rows = rows_of(KINDS[kind](values, tmp_path))
     with pytest.raises(ValueError, match=f"mask of rows has 5 entries but X has {N} rows"):
         rows.take(np.ones(5, bool))
@@ -269,7 +269,7 @@ def _gpu_array(module: str, name: str) -> Any:
         (lambda v: _gpu_array("cupyx.scipy.sparse", "csr"), TypeError, r"csr, on a GPU; .*torch"),
     ],
 )
-def test_what_holds_no_table_is_refused(
+def test_data_that_are_no_table_are_refused(
     values: Any, make: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

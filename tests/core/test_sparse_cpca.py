@@ -224,7 +224,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("parameters", "message"), REFUSED)
-def test_what_has_no_sparse_components_is_refused(parameters: Any, message: str) -> None:
+def test_invalid_parameters_are_refused(parameters: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SparseCPCA(**parameters).fit(X, background=Y)
 
@@ -244,7 +244,7 @@ def test_what_has_no_sparse_components_is_refused(parameters: Any, message: str)
         (SparseCPCA(2), (X, Y[:9]), {}, ValueError, "background has 1 rows in one of 5 folds"),
     ],
 )
-def test_what_cross_validation_refuses(
+def test_invalid_cross_validation_is_refused(
     estimator: Any, data: Any, options: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -192,7 +192,7 @@ def test_tall_sparse_rows_are_searched_by_products() -> None:
     assert automatic_contrast(*moments, 2, alone)[0] == pytest.approx(found, rel=1e-10)
 
 
-def test_what_is_planned_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_planned_solver_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 300, 60))
     x[:, :4] *= [9.0, 7.0, 5.0, 4.0]

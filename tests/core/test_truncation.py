@@ -201,7 +201,7 @@ def test_a_signal_must_beat_both_the_noise_and_chance() -> None:
 
 def test_kishs_number() -> None:
     assert effective_n_pairs(np.arange(20), np.arange(20)) == 20
-    # With equal multiplicities, the number of distinct rows.
+    # With equal multiplicities, it is the number of distinct rows.
     assert effective_n_pairs(np.repeat(np.arange(5), 4)) == 5
     assert effective_n_pairs(np.repeat(["a", "b"], 4), np.arange(8)) == pytest.approx(
         2 / (1 / 2 + 1 / 8)

@@ -107,7 +107,7 @@ def test_uneven_weights_keep_the_level(sigma: float) -> None:
 
 
 @EACH
-def test_what_cannot_be_is_refused(call: Any) -> None:
+def test_invalid_weights_are_refused(call: Any) -> None:
     X, Y = planted()
     with pytest.raises(ValueError, match="with units there is one background only"):
         call(X, [Y, Y], units=np.arange(60) // 6, background_units=[np.arange(50) // 5] * 2)

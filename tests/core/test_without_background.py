@@ -82,7 +82,7 @@ def test_missing_values_are_imputed_by_probabilistic_pca() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_needs_a_background_says_so(method: Any, tmp_path: Path) -> None:
+def test_methods_that_need_a_background_say_so(method: Any, tmp_path: Path) -> None:
     fitted = method(2).fit(X)
     with pytest.raises(ValueError, match=r"fitted without a background, .*fit\(X, back"):
         fitted.at(0.5)

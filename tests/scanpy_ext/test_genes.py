@@ -44,7 +44,7 @@ def test_they_are_those_of_largest_variance(kind: str, tmp_path: Any) -> None:
     assert set(np.flatnonzero(adata.var["most_variable"])) == set(np.argsort(-variance)[:7])
 
 
-def test_what_a_choice_corrected_for_the_mean_loses_is_told() -> None:
+def test_the_variance_lost_by_highly_variable_genes_is_told() -> None:
     adata = AnnData(counts())
     variance = np.asarray(adata.X).var(axis=0)
     # These genes have the least variance.

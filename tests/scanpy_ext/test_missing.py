@@ -90,7 +90,7 @@ def test_layers_that_are_filled_in_and_layers_that_stay(gappy, untouched):
         cx.tl.impute(filled, layer="filled", layer_added="filled")
 
 
-def test_what_missing_values_are_not_combined_with_is_refused(gappy, untouched):
+def test_options_without_support_for_missing_values_are_refused(gappy, untouched):
     fit(gappy)
     gappy.obs["donor"] = np.array(["a", "b", "c"])[np.arange(gappy.n_obs) % 3]
     gappy.layers["full"] = sp.csr_matrix(gappy.X)

@@ -132,7 +132,7 @@ def test_the_same_wherever_the_matrix_is(design, lazy, name, where, masked):
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_what_follows_a_fit_works_wherever_the_matrix_is(design, lazy, where):
+def test_functions_after_a_fit_work_wherever_the_matrix_is(design, lazy, where):
     adata = lazy(where)
     for one in (design, adata):
         cx.pp.match_pairs(one, *PAIRING.values(), method="clusters", clusters="type", n_comps=3)

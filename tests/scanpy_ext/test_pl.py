@@ -126,7 +126,7 @@ def test_components_of_a_path(done):
         cx.pl.cpca_path(done, components=[1])
 
 
-def test_what_does_not_vary_is_not_stretched(done):
+def test_constant_components_are_not_stretched(done):
     rng = np.random.default_rng(0)
     flat = done.obsm["X_cpca_path_2"]
     flat[:, 1] = 3 + 1e-6 * rng.normal(size=len(flat))

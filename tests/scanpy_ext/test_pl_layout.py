@@ -123,7 +123,7 @@ def _closed() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "font"), [("two", None), ("many", 14)])
 @pytest.mark.parametrize("name", DRAWN)
-def test_what_is_written_can_be_read(
+def test_all_texts_can_be_read(
     name: str, size: str, font: int | None, studies: dict[str, AnnData]
 ) -> None:
     if font is not None:

@@ -68,7 +68,7 @@ def test_a_layer_that_denoise_did_not_write_stays(logs: AnnData, untouched: Any)
         cx.tl.denoise(logs)
 
 
-def test_what_to_install_is_said() -> None:
+def test_errors_say_what_to_install() -> None:
     code = (
         "import sys; sys.modules['pandas'] = None\n"
         "import scanpy_ext\n"

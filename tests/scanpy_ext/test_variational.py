@@ -87,7 +87,7 @@ def test_selection_with_gaps_and_wrong_values(counted, tmp_path):
     assert anndata.read_h5ad(tmp_path / "cells.h5ad").uns["clvm"]["params"]["sparsity"] == "auto"
 
 
-def test_what_it_refuses_leaves_cells_as_they_were(counted, untouched):
+def test_refused_calls_leave_cells_unchanged(counted, untouched):
     counted.obs["donor"] = ["a", "b", "c"] * 40
     as_counts = {"layer": "counts", "noise": "counts"}
     with untouched(counted):

@@ -124,7 +124,7 @@ def test_the_same_pixels_of_any_kind_give_the_same(reader: str, kind: str) -> No
 
 
 @cases(REFUSED)
-def test_what_is_no_stack_is_refused_in_words(reader: str, kind: str) -> None:
+def test_invalid_stacks_are_refused_with_a_message(reader: str, kind: str) -> None:
     make, words = REFUSED[kind]
     if kind == "no height" and reader.startswith("Channels"):
         assert not READERS[reader](make(STACK)).size  # a stack without pixels has no samples
@@ -150,7 +150,7 @@ MASKS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("kind", MASKS)
 @each_sampling
-def test_what_is_no_mask_is_refused(sampling: Any, kind: str) -> None:
+def test_invalid_masks_are_refused(sampling: Any, kind: str) -> None:
     mask, words = MASKS[kind]
     refused(lambda: sampling.rows(STACK, mask), words)
 
@@ -180,13 +180,13 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("kind", FUNCTIONS)
 @each_sampling
-def test_what_a_function_may_not_return(sampling: Any, kind: str) -> None:
+def test_invalid_results_of_a_mapped_function_are_refused(sampling: Any, kind: str) -> None:
     function, words = FUNCTIONS[kind]
     refused(lambda: sampling.map(function, STACK), words)
 
 
 @each_sampling
-def test_what_a_function_may_return(sampling: Any) -> None:
+def test_valid_results_of_a_mapped_function(sampling: Any) -> None:
     for function in (np.ndarray.tolist, lambda rows: rows.astype(int), _tensor, np.float32):
         np.testing.assert_allclose(sampling.map(function, STACK), STACK, rtol=1e-6)
     for value in (1, True, np.float16(1)):
@@ -221,7 +221,7 @@ ARGUMENTS: dict[str, tuple[Callable[[Any], Any], list[Any], str]] = {
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_what_no_argument_is_is_refused_by_name(name: str) -> None:
+def test_invalid_arguments_are_refused_by_name(name: str) -> None:
     call, values, words = ARGUMENTS[name]
     for value in values:
         refused(lambda value=value: call(value), words)  # type: ignore[misc]

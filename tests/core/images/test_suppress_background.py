@@ -53,7 +53,7 @@ def test_patterns_go_and_cells_stay_without_tuning(pattern: str) -> None:
     assert abs(np.corrcoef(result.removed.ravel(), clean.ravel())[0, 1]) < 0.35
 
 
-def test_what_is_learnt_from_one_image_is_applied_to_another() -> None:
+def test_a_fit_to_one_image_applies_to_another() -> None:
     whole = suppress_background(IMAGE, MASK, sampling=QUICK)
     part = IMAGE[30:70, 20:131]
     found = suppress_background(IMAGE, MASK, sampling=QUICK, apply_to=part)

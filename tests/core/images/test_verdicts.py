@@ -94,7 +94,7 @@ def test_resemblance_is_one_for_proportional_covariances_and_zero_for_disjoint_o
         assert found(N + strength * S, N) == pytest.approx(error, rel=1e-6)
 
 
-def test_what_is_found_is_the_ratio_of_a_few_lines_of_numpy() -> None:
+def test_the_ratio_agrees_with_plain_numpy() -> None:
     rng = np.random.default_rng(0)
     halves = [[rng.normal(size=(30, 6)) * [2, 1, 1, 1, 1, 1] for _ in "xy"] for _ in range(2)]
 
