@@ -1,10 +1,10 @@
 """Files of fitted models and moments, which hold numbers and text but no code.
 
-A file is a zip archive of two members. ``model.json`` names the class, its parameters and what was
-fitted, the version of this format and that of the library; ``arrays`` holds the values of all
-arrays one after another, little-endian, each array once. Where a value belongs is said by
-``{"array": i}``, ``{"names": i}`` (an array of strings) and so on, see `_Writer` and `_Reader`.
-Classes are looked up in a fixed list: a file cannot name any other.
+A file is a zip archive of two members. ``model.json`` holds the class, its parameters and its
+fitted attributes, the version of this format and the version of the library. ``arrays`` holds the
+values of all arrays one after another in little-endian order, each array once. Entries of
+``model.json`` refer to them as ``{"array": i}``, or to lists of strings as ``{"names": i}``; see
+`_Writer` and `_Reader`. Classes are looked up in a fixed list: a file cannot name any other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from contrast_core._validation import check_flag, check_path
 from contrast_core.moments import SpanMoments
 
-Model: TypeAlias = Any  # an estimator or moments: whatever the list below names
+Model: TypeAlias = Any  # an instance of a class in _HOMES: an estimator or moments
 
 _FORMAT = 1
 _VERSION: str = import_module("contrast_core").__version__
@@ -52,12 +52,12 @@ _HOMES = {
 }
 _DTYPES = frozenset(np.dtype(kind).newbyteorder("<").str for kind in "?bBhHiIlLqQefd")
 _MEMBERS = ("model.json", "arrays")
-_MOST_FEATURES = 1500  # of moments in the span of rows that are saved as a matrix of the features
-_LARGEST_HEADER = 2**28  # bytes, millions of names: what a small file may be unpacked to
+_MOST_FEATURES = 1500  # up to this number, span moments are saved as a matrix of features
+_LARGEST_HEADER = 2**28  # largest unpacked size of model.json in bytes: millions of names
 
 
 class _Refused(ValueError):
-    """Raised for an intact file that holds no model, or one of another version."""
+    """Raised for an intact file that is not a model file, or is one of another version."""
 
 
 def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -> None:
@@ -66,30 +66,32 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
     Parameters
     ----------
     model : fitted estimator, SecondMoments or PairMoments
-        An estimator of this package; of a `KernelCPCA` the rows of the fit are saved too, for its
-        `transform` needs them.
+        An estimator of this package, or moments. For a `KernelCPCA` the rows of the fit are saved
+        too, because its `transform` needs them.
     path : str or path
-        The file. It is replaced as a whole at the end, or stays as it was if anything fails.
+        Path of the file. An existing file is replaced only after the new one is complete. If
+        anything fails, it stays unchanged.
     moments : bool, default=False
-        Whether the moments that an estimator was fitted to are saved with it. They are what
-        `at` and `path` work from, and as large as covariances of all features; without them the
-        file holds little more than the components and means.
+        Whether to save the moments of the fit with an estimator. `at` and `path` need them. They
+        are as large as covariances of all features. Without them the file holds little more than
+        the components and means.
 
     Raises
     ------
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If the model, a parameter or something that was fitted is of a kind that a file cannot hold:
-        a kernel that is a function, a random generator, moments that hold the rows of wide data.
+        If the model, a parameter or a fitted attribute is of a kind that a file cannot hold, such
+        as a kernel that is a function, a random generator, or moments that hold the rows of wide
+        data.
     ValueError
         If the names of features take more than 256 MB.
     IsADirectoryError, FileNotFoundError
-        If the path is that of a folder, or in none that exists.
+        If the path is a folder, or its folder does not exist.
 
     See Also
     --------
-    load : Read it again.
+    load : Read the file.
 
     Examples
     --------
@@ -135,7 +137,7 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
                 (_MEMBERS[0], len(text), zipfile.ZIP_DEFLATED),
                 (_MEMBERS[1], sum(a.nbytes for a in writer.arrays), zipfile.ZIP_STORED),
             ):
-                info = zipfile.ZipInfo(name)  # of a fixed date: the same model, the same bytes
+                info = zipfile.ZipInfo(name)  # has a fixed date, so equal models give equal files
                 info.file_size, info.compress_type = size, compression
                 with archive.open(info, "w") as member:
                     if compression == zipfile.ZIP_DEFLATED:
@@ -158,19 +160,19 @@ def load(path: str | os.PathLike[str]) -> Model:
     Returns
     -------
     estimator, SecondMoments or PairMoments
-        As it was saved, to the last bit. `at` and `path` need a file with moments.
+        The model or moments as saved, to the last bit. `at` and `path` need a file with moments.
 
     Raises
     ------
     ValueError
-        If the file is no such file (a pickle, an archive with anything else in it), is damaged or
-        truncated, or is of a format or a class that this version does not know.
+        If the file is not a model file (for example a pickle, or an archive with other members), is
+        damaged or truncated, or has a format or a class that this version does not know.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
 
     See Also
     --------
-    save : What is in the file.
+    save : Write the file.
     """
     with open(check_path(path), "rb") as file:
         try:
@@ -182,7 +184,7 @@ def load(path: str | os.PathLike[str]) -> Model:
                 f"{path} is not a model file, or it is damaged or truncated ({error}). Files are "
                 "read that contrast_core.save wrote; pickles are not, for they can run code."
             ) from error
-        except Exception as error:  # where a damaged file fails can be anywhere
+        except Exception as error:  # a damaged file can raise any error
             raise ValueError(
                 f"{path} is damaged, or was not written by contrast_core.save: {error}."
             ) from error
@@ -208,7 +210,7 @@ def _read(file: IO[bytes], path: str) -> Model:
             )
         with archive.open(_MEMBERS[1]) as values:
             arrays = [_read_array(values, *described) for described in header["arrays"]]
-            if values.read(1):  # the end of the member, where its checksum is compared
+            if values.read(1):  # reading to the end compares the checksum
                 raise ValueError("it holds more values than its arrays have")
     model = _Reader(path, arrays, header["names"]).value(header["model"])
     if type(model).__name__ not in _HOMES:
@@ -221,7 +223,7 @@ def _read(file: IO[bytes], path: str) -> Model:
 
 
 class _Writer:
-    """Collects a model's arrays and lists of names, which JSON cannot hold; each is stored once."""
+    """Converts a model to JSON, and collects its arrays and lists of names, each of them once."""
 
     def __init__(self, moments: bool) -> None:
         self.moments = moments
@@ -230,7 +232,7 @@ class _Writer:
         self._places: dict[object, int] = {}
 
     def tree(self, value: Any, where: str) -> Any:
-        """Return the value in the form that JSON can hold; `where` names it in errors."""
+        """Return the value in a form that JSON can hold; errors call the value `where`."""
         match value:
             case None | bool() | int() | float() | str():
                 return value
@@ -274,12 +276,12 @@ class _Writer:
             state = {
                 field.name: given[field.name]
                 for field in fields(value)
-                if given[field.name] is not field.default  # the constructor knows that
+                if given[field.name] is not field.default  # defaults are not stored
             }
             return tree | {"fields": self._trees(state, where)}
         parameters = value.get_params(deep=False)
         fitted = {name: one for name, one in vars(value).items() if name not in parameters}
-        fitted.pop("_metadata_request", None)  # what pipelines pass on is not of the fit
+        fitted.pop("_metadata_request", None)  # set by scikit-learn's routing, not by fit
         parameters |= dict.fromkeys(getattr(value, "_not_saved", ()))
         if not self.moments:
             for name in getattr(value, "_of_moments", ()):
@@ -301,7 +303,7 @@ class _Writer:
         return self.names.setdefault(tuple(map(str, names)), len(self.names))
 
     def _place(self, array: NDArray[Any]) -> int:
-        """Return the number of the array; two arrays of the same memory share one."""
+        """Return the number of the array; arrays that share all memory share a number."""
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         memory = (array.ctypes.data, array.shape, array.strides, array.dtype.str)
         if memory not in self._places:
@@ -377,7 +379,7 @@ def _all_text(values: Any) -> bool:
 
 
 def _known(name: str) -> Any:
-    """Return the class of this name if files may hold it, else None."""
+    """Return the class with this name if files may hold it, else None."""
     return getattr(import_module(_HOMES[name]), name) if name in _HOMES else None
 
 
@@ -392,7 +394,7 @@ def _read_array(values: IO[bytes], dtype: str, shape: list[int], order: str) -> 
     if len(raw) != n_bytes:
         raise ValueError(f"an array of {n_bytes} bytes has {len(raw)}")
     array = np.frombuffer(raw, kind).reshape(shape, order=order)  # type: ignore[call-overload]
-    return np.asarray(array.astype(kind.newbyteorder("="), order="K"))  # a copy, to be written to
+    return np.asarray(array.astype(kind.newbyteorder("="), order="K"))  # a writable copy
 
 
 def _replace(target: Path, write: Callable[[IO[bytes]], None]) -> None:

@@ -1,4 +1,4 @@
-"""Gibbs posteriors: draws by the No-U-Turn sampler, returned as ArviZ inference data."""
+"""Sampling of Gibbs posteriors by the No-U-Turn sampler, with ArviZ inference data as result."""
 
 from contrast_core._posterior._nuts import Draws, Target, draw_matrices
 from contrast_core._posterior._sampling import posterior_moments, sample_posterior

@@ -1,4 +1,4 @@
-"""ArviZ inference data from draws, and the check that the chains have converged."""
+"""Conversion of draws to ArviZ inference data, and the check that the chains have converged."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 
 _LARGEST_RHAT = 1.01
-_LEAST_ESS = 100  # for each chain
-# Largest share of draws that may diverge. A few divergences at lengths near zero do no harm.
+_LEAST_ESS = 100  # least effective sample size for each chain
+# Largest share of divergent draws. A few divergences at loadings of length near zero do no harm.
 _DIVERGING = 0.01
 _N_WORST = 3  # number of variables whose effective sample size is computed
 
@@ -32,7 +32,7 @@ def inference_data(
 ) -> Any:
     """Return variables (chains, draws, ...) as `arviz.InferenceData`.
 
-    The feature weights of ``components`` (..., k, D) are added.
+    The result also has the feature weights, which are computed from ``components`` (..., k, D).
     """
     components = variables["components"]
     k, n_features = components.shape[2:]
@@ -52,7 +52,7 @@ def inference_data(
 
 
 def check_converged(variables: dict[str, FloatArray], diverging: Any) -> None:
-    """Warn unless chains agree, effective sample sizes are large and few draws diverged.
+    """Warn if chains disagree, an effective sample size is small or many draws diverged.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The No-U-Turn sampler on matrices up to rotation of their columns."""
+"""The No-U-Turn sampler for densities of matrices that do not depend on their rotation."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 
 from contrast_core._validation import FloatArray
 
-_WARM_UP = 400  # draws, at least, from which step size and scales are learned
+_WARM_UP = 400  # least number of warm-up draws, from which step size and scales are learned
 
-# The log-density of a matrix (D, k) and of further numbers, and its gradient with respect to both.
+# A target computes the log-density of a matrix (D, k) and of further numbers (n,), and
+# the gradients of the log-density with respect to both.
 Target: TypeAlias = Callable[[FloatArray, FloatArray], tuple[float, FloatArray, FloatArray]]
 
 
 class Draws(NamedTuple):
-    """Matrices (chains, draws, D, k), further numbers (chains, draws, .), and what diverged."""
+    """Matrices (chains, draws, D, k), further numbers (chains, draws, n) and divergent draws."""
 
     matrices: FloatArray
     others: FloatArray
@@ -25,13 +26,13 @@ class Draws(NamedTuple):
 
 
 class _Trapezoids:
-    r"""Coordinates without constraints for matrices (D, k) up to rotation of their columns.
+    r"""Unconstrained coordinates for matrices (D, k) up to rotation of their columns.
 
     Every matrix A is a lower trapezoidal matrix L (zero above the diagonal) times a rotation. A
-    density that is the same for A and all its rotations can therefore be sampled over L alone. The
-    volume of the matrices that share an L is :math:`\prod_i |L_{ii}|^{k-i}`, i = 1 .. k, by which
-    the density must be multiplied. The diagonal is positive, except for its last entry, whose sign
-    is left free so that one column can pass through zero in any direction.
+    density that is the same for all rotations of A can therefore be sampled over L alone. The
+    density must then be multiplied by the volume of the matrices that share an L, which is
+    :math:`\prod_i |L_{ii}|^{k-i}`, i = 1 .. k. The diagonal is positive, except for its last entry.
+    The sign of that entry is free, so that the last column can pass through zero.
     """
 
     def __init__(self, n_features: int, k: int) -> None:
@@ -52,7 +53,7 @@ class _Trapezoids:
         return found
 
     def point(self, matrix: FloatArray) -> FloatArray:
-        """Return the point of a matrix with a positive diagonal."""
+        """Return the point of a lower trapezoidal matrix with a positive diagonal."""
         entries: FloatArray = matrix[self.at].copy()
         entries[self.logged] = np.log(entries[self.logged])
         return entries
@@ -73,18 +74,19 @@ def draw_matrices(
     Parameters
     ----------
     target : callable
-        The log-density of a matrix (D, k), with respect to the volume of its entries, and of other
-        numbers (n,); and its gradients.
+        Computes the log-density of a matrix (D, k), with respect to the volume of its entries, and
+        of further numbers (n,), with its gradients.
     start : ndarray of shape (D, k)
         A likely matrix, lower trapezoidal with a positive diagonal.
     spread : ndarray of shape (D, 1)
-        About how wide the density is along each row, or wider: chains start so far apart.
+        Approximate width of the density along each row, or more. Chains start this far apart.
     others : ndarray of shape (n,)
         Likely values of the further numbers.
     draws, chains : int
-        Number of draws from each chain, after a warm-up of half as many, at least 400.
+        Number of draws that each chain keeps, and number of chains. The warm-up takes half as many
+        draws, but at least 400.
     rng : Generator
-        Seeds each chain.
+        Source of the chains' seeds.
 
     Raises
     ------
@@ -120,8 +122,8 @@ def draw_matrices(
     def starting_point(seed: int) -> FloatArray:
         return centre + widths * np.random.default_rng(seed).standard_normal(len(centre))
 
-    # nutpie's public functions compile models of PyMC or Stan only, which would need a compiler at
-    # run time; a density written in NumPy goes through this module, whose version is pinned.
+    # nutpie's public functions accept only models of PyMC or Stan, which need a compiler at run
+    # time. A density written in NumPy needs this internal module, so nutpie's version is pinned.
     model = nutpie.compiled_pyfunc.from_pyfunc(
         len(centre),
         lambda: finite_log_density,

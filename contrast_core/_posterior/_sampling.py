@@ -1,4 +1,4 @@
-"""The steps that all posteriors share: moments, draws, diagnostics, inference data."""
+"""Steps common to all posteriors: moments, draws, diagnostics and inference data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contrast_core.moments import Moments
 
 
 def posterior_moments(model: Any) -> tuple[Moments, Moments]:
-    """Return the moments of a fit; one without a background is at strength 0 and needs only one."""
+    """Return the moments of a fit; without a background the foreground's moments serve as both."""
     if hasattr(model, "foreground_moments_") and not hasattr(model, "background_mean_"):
         return model.foreground_moments_, model.foreground_moments_
     model._check_moments("posteriors are drawn")
@@ -38,17 +38,18 @@ def sample_posterior(
     Parameters
     ----------
     target, start
-        The log-density, and the point, spread and other values with which `draw_matrices` begins.
+        The log-density, and the matrix, spread and further numbers with which `draw_matrices`
+        starts.
     variables : callable
-        Turns draws of matrices into what the posterior holds.
+        Converts draws of matrices to the variables of the posterior.
     draws, chains, random_state
-        As the user gave them. Diagnostics compare halves of chains, so that they need at least ten
-        draws and two chains.
+        Arguments of the user, not yet checked. Diagnostics compare halves of chains, so they need
+        at least ten draws and two chains.
     checked : sequence of str
         Variables whose convergence is checked.
     feature_names : tuple of str, optional
     **attributes
-        What is stored with the posterior.
+        Attributes to store with the posterior.
     """
     found = draw_matrices(
         target,

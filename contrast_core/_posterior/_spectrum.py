@@ -1,4 +1,4 @@
-"""All eigenpairs of a contrast: the coordinates in which its posterior is sampled."""
+"""All eigenpairs of a contrast, which are the coordinates for sampling its posterior."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from contrast_core.moments import Moments
 
 
 class ContrastSpectrum(NamedTuple):
-    """All eigenvalues, descending, (D,), and the directions of the features, as rows, (D, D)."""
+    """All eigenvalues, descending, (D,), and the eigenvectors in feature space as rows (D, D)."""
 
     values: FloatArray
     directions: FloatArray
 
 
 def contrast_spectrum(x: Moments, y: Moments, strength: float) -> ContrastSpectrum:
-    """Return the spectrum of ``C_X - strength * C_Y``; outside the span of the rows it is zero."""
+    """Return all eigenpairs of ``C_X - strength * C_Y``.
+
+    Directions outside the span of the rows have the eigenvalue zero.
+    """
     contrast = x.matrix() - strength * y.matrix()
     values, vectors = scipy.linalg.eigh(contrast, driver="evd", check_finite=False)
     directions = x.lift(np.ascontiguousarray(vectors.T))

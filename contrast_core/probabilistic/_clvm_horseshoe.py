@@ -13,15 +13,15 @@ from contrast_core.probabilistic._clvm_em import DatasetSummary, Problem
 from contrast_core.probabilistic._clvm_priors import PriorSettings
 from contrast_core.probabilistic._row_posterior import Model
 
-_STEPS = 500  # at most; below a hundred in practice
-_SETTLED = 1e-3  # change of the logarithm of a feature's precision
-_LEAST_SCALE = 0.01  # a variance of the loadings, in units in which features vary by 1 on average
-_ERRORS = 8.0  # squared standard errors of a loading, where the scales of noise come to lie below
-_QUANTILES = 200
+_STEPS = 500  # largest number of updates; below a hundred in practice
+_SETTLED = 1e-3  # change of the log precisions at which the updates end
+_LEAST_SCALE = 0.01  # default threshold delta, relative to the mean variance of the features
+_ERRORS = 8.0  # least threshold, in squared standard errors of a loading: noise lies below it
+_QUANTILES = 200  # number of quantiles of tau^2 over which probabilities are averaged
 
 
 class Scales(NamedTuple):
-    r"""Posterior of the scales of the rows of W: inverse gammas of :math:`\rho_i^2, \tau^2`.
+    r"""Inverse gamma posteriors of the scales :math:`\rho_i^2` and :math:`\tau^2` of the rows of W.
 
     local_shape, global_shape : float
     local_rate : ndarray of shape (size,)
@@ -42,8 +42,9 @@ class Scales(NamedTuple):
     def updated(self, squares: FloatArray, n_salient: int, scale: float = 1.0) -> Scales:
         """Return the scales given the expected squared lengths of the rows of W, (size,).
 
-        `scale` is that of the half-Cauchy prior of tau. Each half-Cauchy scale is one inverse
-        gamma given another, which is solved for as well.
+        `scale` is the scale of the half-Cauchy prior of tau. The square of a half-Cauchy
+        variable is inverse gamma given an auxiliary inverse gamma variable. The posterior of that
+        variable is updated as well.
         """
         local = self.local_shape / self.local_rate
         of_all = self.global_shape / self.global_rate
@@ -63,7 +64,10 @@ class Scales(NamedTuple):
 
 
 class _LoadingsPosterior(NamedTuple):
-    """Mean of the loadings, noise variance; covariance of each row of W that is not constant."""
+    """Posterior of the loadings: means, noise variance and the covariance of each row of W.
+
+    `spread` holds the covariances (size, t, t) for the features that vary.
+    """
 
     model: Model
     spread: FloatArray
@@ -75,11 +79,12 @@ def shrunk_probability(problem: Problem, dense: Model, priors: PriorSettings) ->
     .. math:: w_i \sim N(0, \rho_i^2 \tau^2 I), \qquad \rho_i \sim C^+(0, 1), \quad
         \tau \sim C^+(0, b_g)
 
-    Coordinate ascent in closed form of the posterior of W, its scales and the latent variables,
-    independent of each other; S and the noise variance are points. The probability is that of
-    :math:`\rho_i^2 \tau^2 < \delta`, by default with :math:`\delta` 0.01, in units in which
-    features vary by 1 on average, or :math:`8 \sigma^2 / n` where rows are so few that this is
-    more: by 0.01 alone a fifth of the features that are noise would stay with 60 rows.
+    Coordinate ascent with closed-form updates fits a posterior in which W, its scales and the
+    latent variables are independent. S and the noise variance are point estimates. The result is
+    the probability of :math:`\rho_i^2 \tau^2 < \delta`. By default :math:`\delta` is the larger of
+    0.01 and :math:`8 \sigma^2 / n`, relative to the mean variance of the features. The second value
+    matters for few rows: with 60 rows and :math:`\delta = 0.01`, a fifth of the features that are
+    noise would be kept.
 
     Parameters
     ----------
@@ -90,8 +95,9 @@ def shrunk_probability(problem: Problem, dense: Model, priors: PriorSettings) ->
     References
     ----------
     Severson, Ghosh and Ng, arXiv:1811.06094, eq. 12 and Appendix B. In eq. 25 the second inverse
-    gamma is that of lambda, not of its inverse. Wand, Ormerod, Padoan and Fruehwirth, "Mean field
-    variational Bayes for elaborate distributions", Bayesian Analysis 6(4), 2011.
+    gamma should be the distribution of lambda, not of its inverse. Wand, Ormerod, Padoan and
+    Fruehwirth, "Mean field variational Bayes for elaborate distributions", Bayesian Analysis 6(4),
+    2011.
     """
     varies = np.asarray(dense.loadings.any(axis=1))  # constant features have no scale
     scales, noise = posterior_scales(problem, dense, varies, priors.horseshoe_scale)
@@ -103,7 +109,7 @@ def shrunk_probability(problem: Problem, dense: Model, priors: PriorSettings) ->
 def posterior_scales(
     problem: Problem, dense: Model, varies: NDArray[np.bool_], scale: float = 1.0
 ) -> tuple[Scales, float]:
-    """Return the posterior scales of the features that vary, and the noise variance."""
+    """Return the posterior of the scales of the features that vary, and the noise variance."""
     size, n_latent = int(varies.sum()), dense.loadings.shape[1]
     t = n_latent - problem.n_shared
     scales = Scales(1.0, np.ones(size), 1.0, 1.0)
@@ -119,7 +125,10 @@ def posterior_scales(
 
 
 def least_scale(priors: PriorSettings, noise: float, n_rows: float) -> float:
-    """Return delta, given the noise variance in units of the features' and the number of rows."""
+    """Return delta, given the relative noise variance and the number of foreground rows.
+
+    The noise variance is relative to the mean variance of the features.
+    """
     if priors.horseshoe_threshold is not None:
         return priors.horseshoe_threshold
     return max(_LEAST_SCALE, _ERRORS * noise / n_rows)
@@ -152,7 +161,7 @@ def _updated(
 def _sums(
     side: DatasetSummary, loadings: FloatArray, noise: float, extra: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return products of rows with latent variables, and of these with each other, per row."""
+    """Return mean products of rows with latent variables, and of latent variables themselves."""
     squares = loadings.T @ loadings
     if extra is not None:
         squares[-len(extra) :, -len(extra) :] += extra

@@ -36,9 +36,9 @@ class Search(NamedTuple):
     n_salient : int
         Number of salient latent variables, t.
     n_init : int
-        Starts, of which all but the first are random, by `rng`.
+        Number of starts. All but the first are random and drawn with `rng`.
     tol, max_iter
-        As for `fit_em` or `fit_rows`.
+        Tolerance and largest number of evaluations, as for `fit_em` or `fit_rows`.
     priors : PriorSettings
     """
 
@@ -51,7 +51,7 @@ class Search(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """The maximum with the rows and columns that are left, and the penalty that left them.
+    """The maximum with the selected rows of W and columns of S, and the penalty that selected them.
 
     `shrunk` is the probability that the horseshoe shrinks a feature's salient loadings away.
     """
@@ -64,7 +64,7 @@ class Selected(NamedTuple):
 
 @dataclass(frozen=True)
 class Likelihood(ABC):
-    """Likelihood of a model's parameters, per row; a subclass computes it.
+    """Base class of the likelihood per row as a function of the parameters.
 
     Parameters
     ----------
@@ -88,20 +88,20 @@ class Likelihood(ABC):
     unit: float
     size: int
 
-    roughly: ClassVar[dict[str, Any]]  # limits of a climb whose result only begins another one
+    roughly: ClassVar[dict[str, Any]]  # limits of a search whose result only starts another one
 
     @property
     def groups(self) -> NDArray[np.intp]:
-        """Group of each coordinate, where the coordinates are features, (size,)."""
+        """Group of each coordinate, (size,); the coordinates must be features."""
         return self.search.priors.groups_of(np.ones(self.size, dtype=bool))
 
     @abstractmethod
     def first(self) -> Model:
-        """Return the model to begin with."""
+        """Return the model at the first start."""
 
     @abstractmethod
     def maximise(self, start: Fit, prior: Prior, tol: float, max_iter: int) -> Fit:
-        """Return the maximum together with a prior."""
+        """Return the maximum of the likelihood times a prior."""
 
     @abstractmethod
     def horseshoe(self, dense: Fit) -> FloatArray:
@@ -116,7 +116,7 @@ class Likelihood(ABC):
         return replace(self, n_shared=n_shared)
 
     def most_likely(self) -> Fit:
-        """Return the highest maximum from all starts: the first model, and random ones."""
+        """Return the highest maximum from all starts, the first model and random models."""
         search, n_latent = self.search, self.n_shared + self.search.n_salient
         models = [self.first()]
         models += [random_model(self.size, n_latent, search.rng) for _ in range(search.n_init - 1)]
@@ -124,14 +124,14 @@ class Likelihood(ABC):
         return max(fits, key=lambda fit: fit.log_likelihoods[-1])
 
     def climb(self, start: Fit, prior: Prior = LIKELIHOOD_ALONE, *, roughly: bool = False) -> Fit:
-        """Return the maximum together with a prior."""
+        """Return the maximum of the likelihood times a prior."""
         limits = {"tol": self.search.tol, "max_iter": self.search.max_iter}
         return self.maximise(start, prior, **(self.roughly if roughly else limits))
 
 
 @dataclass(frozen=True)
 class MomentLikelihood(Likelihood):
-    """Likelihood computed from second moments, over the features that vary in either dataset."""
+    """Likelihood of the features that vary in either dataset, computed from second moments."""
 
     x: Moments
     y: Moments
@@ -196,7 +196,7 @@ class RowLikelihood(Likelihood):
         return self.search.priors.groups_of(self.rows.varies)
 
     def first(self) -> Model:
-        """Return the normal model of the clipped rows."""
+        """Return the fit with normal noise to the clipped rows."""
         x, y, _ = contrast_moments(*self.rows.clipped, products=False)
         problem = likelihood_problem(x, y, self.n_shared)
         start = first_model(x, y, problem, self.search.n_salient)
@@ -218,7 +218,7 @@ class RowLikelihood(Likelihood):
         return found._replace(log_likelihoods=found.log_likelihoods / self.n_rows)
 
     def horseshoe(self, dense: Fit) -> FloatArray:
-        """Refuse the horseshoe prior, which has no closed form for incomplete rows."""
+        """Raise ValueError, because the horseshoe prior has no closed form for incomplete rows."""
         raise ValueError(
             "sparsity='horseshoe' with missing values (NaN) or robust needs inference='vi': give "
             "that as well, or sparsity='auto'."
@@ -246,9 +246,9 @@ class RowLikelihood(Likelihood):
 def described_model(
     loadings: FloatArray, noise: float, means: Means, n_shared: int, x: Moments | None = None
 ) -> dict[str, Any]:
-    """Return fitted attributes, with the model's variances along the components.
+    """Return fitted attributes, including the variances of the model along the components.
 
-    The loadings are in the coordinates of `x`, if that is given, else in those of the features.
+    The loadings are in the coordinates of the moments `x` if these are given, else in the features.
     """
     lift = np.asarray if x is None else x.lift
     (shared, _), (salient, components) = (

@@ -1,6 +1,6 @@
-"""Priors and penalties of the loadings, which are maximised with the likelihood, and their M-steps.
+"""Priors and penalties on the loadings, and the M-steps that maximise them with the likelihood.
 
-Everything that can be set about a prior of `CLVM` is in `PriorSettings`.
+`PriorSettings` holds all parameters of the priors that a user of `CLVM` can set.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from contrast_core._validation import (
 )
 from contrast_core.probabilistic._row_posterior import DEGREES
 
-_NEWTON_STEPS = 50  # about five in practice
+_NEWTON_STEPS = 50  # largest number of steps; about five in practice
 
 
 @dataclass(frozen=True)
 class PriorSettings:
     """Parameters of the priors, under the names that `CLVM(priors=...)` takes.
 
-    `feature_groups` holds a number from 0 for each feature.
+    `feature_groups` holds the group of each feature as an integer, counted from 0.
     """
 
     degrees_of_freedom: float = DEGREES
@@ -42,7 +42,7 @@ class PriorSettings:
 
     @classmethod
     def of(cls, given: object, n_features: int) -> PriorSettings:
-        """Return the settings that a mapping asks for, checked; the others are the defaults."""
+        """Return the checked settings of a mapping, with defaults for those that it leaves out."""
         if given is None:
             return cls()
         names = [field.name for field in fields(cls)]
@@ -68,22 +68,23 @@ class PriorSettings:
         return cls(**checked)
 
     def groups_of(self, some: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Return the group of each of some features; without groups each is one of its own."""
+        """Return the groups of selected features; by default each feature is its own group."""
         if self.feature_groups is None:
             return np.arange(int(some.sum()))
         return np.unique(self.feature_groups[some], return_inverse=True)[1]
 
 
 class Sums(NamedTuple):
-    """Sums of the E-step over a share ``1 / n_rows`` of the rows, from which an M-step is made.
+    """Sums of the E-step, divided by `n_rows`, from which the M-step is computed.
 
     cross : ndarray of shape (D, K)
         Products of rows with latent variables.
-    second : ndarray of shape (K, K), or (D, K, K) where values have weights of their own
+    second : ndarray of shape (K, K), or (D, K, K) if each value has its own weight
         Products of latent variables with each other.
     noise : float
         Noise variance.
     n_rows : float
+        Divisor of the sums: the number of rows, or 1 for plain sums.
     """
 
     cross: FloatArray
@@ -94,20 +95,20 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class Prior:
-    """Base of the priors; it adds nothing to the likelihood."""
+    """Base class of the priors; by itself it is a flat prior."""
 
     smooth: ClassVar[bool] = True
 
     def value(self, loadings: FloatArray) -> float:
-        """Return the logarithm of the prior, which is added to the log-likelihood of all rows."""
+        """Return the log-prior, which is added to the log-likelihood of all rows."""
         return 0.0
 
     def slope(self, of_likelihood: FloatArray, loadings: FloatArray, n_rows: float) -> FloatArray:
-        """Return the gradient per row, given that of the likelihood."""
+        """Return the gradient per row, given the gradient of the log-likelihood."""
         return of_likelihood
 
     def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
-        """Return the M-step's loadings, given those before."""
+        """Return the loadings of the M-step, given the loadings of the last iteration."""
         return solved(sums.second, sums.cross)
 
 
@@ -116,19 +117,19 @@ LIKELIHOOD_ALONE = Prior()
 
 @dataclass(frozen=True)
 class Support(Prior):
-    """Constraint that rows of the salient loadings are zero, except for those that are kept."""
+    """Constraint that all rows of the salient loadings are zero except the rows in `kept`."""
 
     n_shared: int
     kept: NDArray[np.bool_]
 
     def slope(self, of_likelihood: FloatArray, loadings: FloatArray, n_rows: float) -> FloatArray:
-        """Return the gradient, zero where loadings are held at zero."""
+        """Return the gradient, which is zero where loadings are held at zero."""
         found = of_likelihood.copy()
         found[~self.kept, self.n_shared :] = 0.0
         return found
 
     def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
-        """Return the loadings, by regression on the shared variables alone for the other rows."""
+        """Return the loadings; rows that are not kept are regressed on shared variables only."""
         cross, second = sums.cross, sums.second
         found, k, without = solved(second, cross), self.n_shared, ~self.kept
         of_these = second if second.ndim == 2 else second[without]
@@ -139,9 +140,10 @@ class Support(Prior):
 
 @dataclass(frozen=True)
 class Penalty(Prior):
-    """Penalty on the lengths of groups of rows of the salient loadings, with a rate for each.
+    """Penalty on the lengths of groups of rows of the salient loadings, with a rate per group.
 
-    `groups` has a number from 0 for each row, and a group's length is that of all its entries.
+    `groups` holds the group of each row, counted from 0. The length of a group is the Euclidean
+    norm of all its entries.
     """
 
     n_shared: int
@@ -153,7 +155,7 @@ class Penalty(Prior):
     def adaptive(
         cls, penalty: float, dense: FloatArray, n_shared: int, groups: NDArray[np.intp]
     ) -> Penalty:
-        """Return the penalty whose rates are rho over the most likely lengths."""
+        """Return the penalty whose rates are rho over the group lengths of the unpenalised fit."""
         lengths = group_lengths(dense[:, n_shared:], groups)
         rates = np.full(len(lengths), np.inf)
         np.divide(penalty, lengths, out=rates, where=lengths > 0)
@@ -165,7 +167,7 @@ class Penalty(Prior):
         return -float((self.rates[lengths > 0] * lengths[lengths > 0]).sum())
 
     def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
-        """Return the exact minimum, in which rows can be zero."""
+        """Return the exact solution of the penalised M-step, in which rows can be zero."""
         thresholds = sums.noise * self.rates / sums.n_rows
         return proximal(sums.cross, sums.second, self.n_shared, thresholds, self.groups)
 
@@ -174,12 +176,12 @@ class Penalty(Prior):
 class Relevance(Prior):
     r"""Normal prior of each column of S, whose variance has a vague inverse gamma prior.
 
-    With the variances integrated out,
+    After the variances are integrated out, the prior is
 
     .. math:: \log p(S) = -(D / 2 + a) \log \det(b I + S^\top S / 2),
 
-    which does not depend on the rotation of S. The log-determinant is concave, so that its tangent
-    gives a lower bound of the prior that is quadratic in S; the M-step maximises this bound.
+    which does not depend on the rotation of S. The log-determinant is concave, so its tangent gives
+    a lower bound of the log-prior that is quadratic in S. The M-step maximises this bound.
     """
 
     n_shared: int
@@ -211,14 +213,14 @@ class Relevance(Prior):
         return found
 
     def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
-        """Return the loadings by ridge regression."""
+        """Return the loadings of the M-step by ridge regression."""
         with_prior, k = sums.second.copy(), self.n_shared
         with_prior[..., :k, :k] += sums.noise * self._precision(loadings, sums.n_rows)
         return solved(with_prior, sums.cross)
 
 
 def group_lengths(rows: FloatArray, groups: NDArray[np.intp]) -> FloatArray:
-    """Return the length of all rows of each group together, (n_groups,)."""
+    """Return the Euclidean norm of all entries of each group of rows, (n_groups,)."""
     return np.asarray(np.sqrt(np.bincount(groups, (rows**2).sum(axis=1))))
 
 
@@ -232,8 +234,9 @@ def proximal(
     """Return the exact M-step's loadings with a penalty on the length of each group of rows.
 
     Shared loadings are eliminated. The salient rows w of a group then minimise the sum of
-    ``w A w^T / 2 - w b^T``, plus ``threshold * r`` with r the length of them all. They are zero if
-    all b together are shorter than the threshold, and ``b (A + threshold / r)^-1`` otherwise.
+    ``w A w^T / 2 - w b^T`` plus ``threshold * r``, where r is the norm of all rows w of the group.
+    If the norm of all vectors b of the group is at most the threshold, the rows are zero. Otherwise
+    they are ``b (A + threshold / r)^-1``.
     """
     k, several = n_shared, second[None] if second.ndim == 2 else second
     of_shared, mixed = several[:, :k, :k], several[:, :k, k:]
@@ -244,9 +247,9 @@ def proximal(
     left = group_lengths(along, groups) > thresholds
     kept, limits = left[groups], thresholds[left]
     curvatures, some = np.broadcast_to(values, along.shape)[kept], along[kept]
-    group = (np.cumsum(left) - 1)[groups[kept]]  # of each row that is kept, among these groups
+    group = (np.cumsum(left) - 1)[groups[kept]]  # index of each kept row's group
     length = np.zeros(len(limits))
-    for _ in range(_NEWTON_STEPS):  # on 1 / |..| - 1, which is nearly linear in the length
+    for _ in range(_NEWTON_STEPS):  # for a root of 1 / |..| - 1, nearly linear in length
         systems = curvatures * length[group, None] + limits[group, None]
         squares = (some / systems) ** 2
         square = np.bincount(group, squares.sum(axis=1), len(limits))
@@ -265,14 +268,14 @@ def proximal(
 
 
 def _turned(rows: FloatArray, matrices: FloatArray) -> FloatArray:
-    """Return each row times its matrix, or times the matrix that all share."""
+    """Return each row times its own matrix, or times the only matrix."""
     if len(matrices) == 1:
         return np.asarray(rows @ matrices[0])
     return np.asarray((rows[:, None, :] @ matrices)[:, 0, :])
 
 
 def solved(second: FloatArray, cross: FloatArray) -> FloatArray:
-    """Return ``cross @ inv(second)``, row by row where each has a matrix of its own."""
+    """Return ``cross @ inv(second)``; with a matrix for each row, solve row by row."""
     if second.ndim == 2:
         return np.asarray(np.linalg.lstsq(second, cross.T, rcond=None)[0].T, np.float64)
     return np.asarray(np.linalg.solve(second, cross[:, :, None])[:, :, 0], np.float64)

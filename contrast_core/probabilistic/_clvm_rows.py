@@ -1,6 +1,6 @@
 """Maximum likelihood of the contrastive latent variable model from rows, by a weighted EM.
 
-It serves rows with missing values and noise with heavy tails, for which moments are not enough.
+It handles missing values and noise with heavy tails, for which moments are not enough.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from contrast_core.probabilistic._row_posterior import (
 )
 from contrast_core.rows import Rows
 
-_CLIPPED_AT = 4.5  # median absolute deviations: where the rows that give a start are cut off
-_LEAST_NOISE = 1e-13  # of the mean variance, where that is 1
-_LARGEST = 300.0  # logarithm of a weight, or of its inverse
+_CLIPPED_AT = 4.5  # values are clipped at this many median absolute deviations for the start
+_LEAST_NOISE = 1e-13  # least noise variance; the mean variance of the features is about 1
+_LARGEST = 300.0  # largest absolute logarithm of a weight
 
 
 class StandardisedRows(NamedTuple):
-    """Foreground and background about their medians, in units in which features vary by about 1.
+    """Foreground and background, centred by their medians and scaled to a mean variance of about 1.
 
     x, y : ndarrays of shape (n, size) and (m, size)
         Values of the features that vary in either dataset; NaN where nothing was observed.
     clipped : tuple of ndarrays
-        These values without outliers, and with 0 for what is missing.
+        These values with outliers clipped, and with 0 for missing values.
     varies : ndarray of bool of shape (n_features,)
         Which features vary.
     medians : Means
         Medians of all features, in the units of the data.
     unit : float
-        What counts as 1, in the units of the data.
+        Divisor of the centred values, in the units of the data.
     names : tuple of str, optional
         Names of all features.
     """
@@ -62,8 +62,8 @@ def observed_rows(foreground: Rows, background: Rows) -> StandardisedRows:
     Raises
     ------
     ValueError
-        If fewer than two rows have a value, a feature is never observed, or the values leave the
-        range in which squares can be computed with.
+        If fewer than two rows of a dataset have a value, if a feature is never observed, or if the
+        squares of the values overflow or underflow.
     """
     values = [observed_part(part)[0] for part in (foreground, background)]
     varies = np.any([np.nanmax(v, axis=0) > np.nanmin(v, axis=0) for v in values], axis=0)
@@ -85,11 +85,11 @@ def observed_rows(foreground: Rows, background: Rows) -> StandardisedRows:
 
 
 def _clipped(left: FloatArray) -> FloatArray:
-    """Return rows with clipped entries; rows longer than the median are made as long as that."""
+    """Return rows with clipped entries; rows longer than the median are shortened to it."""
     if not left.size:
         return left
     deviations = np.nanmedian(np.abs(left), axis=0)
-    # Where most values are the same, none is an outlier by this.
+    # A feature whose median absolute deviation is zero is not clipped.
     most = np.where(deviations > 0, _CLIPPED_AT * deviations, np.inf)
     cut = np.clip(np.where(np.isnan(left), 0.0, left), -most, most)
     lengths = np.sqrt((cut**2).mean(axis=1))
@@ -110,44 +110,46 @@ def fit_rows(
     tol: float = 1e-5,
     max_iter: int = 2000,
 ) -> Fit:
-    r"""Maximise the likelihood of the values observed, and a prior's.
+    r"""Maximise the likelihood of the observed values times a prior.
 
-    Every observed value has a weight: 1 with normal noise; with Student's t of `degrees` degrees
-    of freedom, for each entry on its own or for each row together (noise and latent variables of a
-    row then share its scale), the expectation of what divides the variance,
+    Every observed value has a weight. It is 1 with normal noise. Student's t, with nu degrees of
+    freedom, is a normal distribution whose variance is divided by a random number, and the weight
+    is the expectation of that number. It belongs to each entry, or to each row, in which case noise
+    and latent variables of the row share it:
 
     .. math:: u_{ij} = \frac{\nu + 1}{\nu + \operatorname{E} r_{ij}^2 / \sigma^2}
         \quad\text{or}\quad u_i = \frac{\nu + D_i}{\nu + x_i^\top \Sigma_i^{-1} x_i} .
 
-    Given the weights an iteration is weighted least squares, feature by feature. With entries the
-    posterior of z and of the weights are taken to be independent; the others are exact. Steps are
-    extrapolated as `ascend` says.
+    Given the weights, an iteration solves weighted least squares for each feature. With
+    ``"entries"`` the posteriors of z and of the weights are assumed to be independent. With the
+    other tails the posteriors are exact. `ascend` extrapolates the steps.
 
     Parameters
     ----------
     x, y : ndarrays of shape (n, n_features) and (m, n_features)
-        Rows; NaN is missing. Each feature is observed in both, and varies by about 1.
+        Rows, with NaN for missing values. Each feature is observed in both datasets and has a
+        variance of about 1.
     start, means
-        Model and means to begin with, in the units of the data.
+        Model and means at the start, in the units of the rows.
     n_shared : int
         Number of shared latent variables, k.
     prior : Prior
         Prior or penalty that is added to the log-likelihood.
     weights : list of ndarrays, optional
-        First weights of the values of both datasets, for ``"entries"``; by default 1.
+        Weights of the values of both datasets at the start, for ``"entries"``; by default 1.
     tails : {"normal", "entries", "rows"}, default="normal"
     degrees : float
         Degrees of freedom of Student's t.
     tol : float
-        Length of a step to end at, of the loadings in standard deviations of the first noise, and
-        of the logarithm of its variance.
+        Length of a step at which the iteration ends. The step is that of the loadings, in standard
+        deviations of the first noise, and of the logarithm of the noise variance.
     max_iter : int
         Largest number of evaluations.
 
     Returns
     -------
     Fit
-        Its objective is summed over rows; for ``"entries"`` it is the variational bound.
+        The fit. Its objective is a sum over rows; for ``"entries"`` it is the variational bound.
 
     Raises
     ------
@@ -166,13 +168,13 @@ def fit_rows(
 
     def pointed(model: Model, means: Means, weights: list[FloatArray]) -> FloatArray:
         parts = [model.loadings.ravel() / unit, [np.log(model.noise)], *(m / unit for m in means)]
-        if tails == "entries":  # each posterior given the other: the weights are unknowns as well
+        if tails == "entries":  # the E-step alternates, so the weights are unknowns as well
             parts += [np.log(w[s > 0]) for w, s in zip(weights, seen, strict=True)]
         return np.concatenate(parts)
 
     def parted(point: FloatArray) -> tuple[Model, Means, list[FloatArray]]:
         loadings, log_noise, of_x, of_y, logarithms = np.split(point, ends)
-        # Where an extrapolation went astray the likelihood is to be low, not out of range.
+        # An extrapolated noise is clipped, so that the likelihood is low rather than out of range.
         noise = float(np.exp(np.clip(log_noise[0], *np.log([_LEAST_NOISE, 1 / _LEAST_NOISE]))))
         weights = [s.copy() for s in seen]
         if tails == "entries":
@@ -209,7 +211,7 @@ def fit_rows(
             "values lie so far apart that the loadings of some are beyond double precision beside "
             "the noise of the others. Remove the outliers, or give robust='entries' or 'rows'."
         ) from error
-    # Where there is no gradient, what is extrapolated need not be zero.
+    # A prior that is not smooth sets rows to exactly zero, which extrapolation undoes.
     end = found.point if prior.smooth else at(found.point).update
     model, means, weights = parted(end)
     return Fit(model, found.values, found.converged, means, weights)
@@ -222,7 +224,7 @@ def _maximised(
     model: Model,
     prior: Prior,
 ) -> tuple[Model, Means]:
-    """Return the M-step: means given the loadings, loadings given the means, then the noise."""
+    """Return the M-step, which updates the means, then the loadings, then the noise variance."""
     d, k = model.loadings.shape
     means, cross, second = [], np.zeros((d, k)), np.zeros((d, k, k))
     for rows, side in zip(filled, sides, strict=True):

@@ -1,4 +1,4 @@
-"""Selection of the features with salient loadings, and of the number of shared columns."""
+"""Selection of the features with salient loadings, and of the number of shared dimensions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from contrast_core.probabilistic._row_posterior import Model
 
 Sparsity: TypeAlias = float | Literal["auto", "horseshoe"]
 
-_PENALTIES = 2.0 ** np.arange(0, 20, 0.5)  # in units of the log-likelihood
+_PENALTIES = 2.0 ** np.arange(0, 20, 0.5)  # values of rho, in units of the log-likelihood
 PRUNED = 1e-2  # columns whose squared length is below this share of the noise variance are removed
 
 
 def fit_selected(likelihood: Likelihood, sparsity: Sparsity | None, ard: bool) -> Selected:
-    """Maximise the likelihood, with shared columns and salient rows selected where asked for.
+    """Maximise the likelihood, with selection of shared columns and of salient rows if requested.
 
     Raises
     ------
     ValueError
-        If the likelihood is unbounded, or no salient loadings are left.
+        If the likelihood is unbounded, or if no salient loadings are left.
     """
     best = likelihood.most_likely()
     if ard and likelihood.n_shared:
@@ -39,25 +39,27 @@ def fit_selected(likelihood: Likelihood, sparsity: Sparsity | None, ard: bool) -
 def fit_sparse(likelihood: Likelihood, dense: Fit, sparsity: Sparsity) -> Selected:
     r"""Maximise the likelihood with salient loadings of few features only.
 
-    The adaptive group penalty selects the features: those whose rows are not zero in the maximum of
+    An adaptive group penalty selects the features. A feature is selected if its row :math:`w_i` is
+    not zero at the maximum of
 
     .. math:: \log L - \rho \sum_i \|w_i\| / \|\hat w_i\|
 
-    with the rows :math:`\hat w_i` of the most likely loadings. The likelihood is then maximised
-    with the other rows held at zero.
+    with the rows :math:`\hat w_i` of the unpenalised fit. The likelihood is then maximised with the
+    other rows held at zero.
 
     Parameters
     ----------
     likelihood, dense
         The likelihood, and its maximum without a penalty.
     sparsity : float, "auto" or "horseshoe"
-        rho. "auto" takes, of a grid, the features of least Bayesian information criterion; if it is
-        least without any, the model has no salient latent variables, and a warning says so.
+        rho, or how to select. "auto" tries a grid of rho and takes the features with the smallest
+        Bayesian information criterion. If the criterion is smallest without salient latent
+        variables, the model has none, and a warning says so.
 
     Raises
     ------
     ValueError
-        If nothing is left at the penalty given, or with the horseshoe.
+        If a given rho or the horseshoe leaves no feature.
     """
     k = likelihood.n_shared
     if sparsity != "auto":
@@ -86,7 +88,7 @@ def fit_sparse(likelihood: Likelihood, dense: Fit, sparsity: Sparsity) -> Select
             if criterion < least:
                 best, least = Selected(fit, k, float(rho)), criterion
             elif -2 * likelihood.n_rows * fit.log_likelihoods[-1] > least:
-                break  # with fewer rows still the likelihood is lower
+                break  # fewer rows only lower the likelihood further
     if of_none < least:
         warn(
             "sparsity='auto' finds no feature with a salient loading: the Bayesian information "
@@ -129,17 +131,17 @@ def _without_salient(likelihood: Likelihood, dense: Fit) -> Fit:
 
 
 def _criterion(fit: Fit, support: NDArray[np.bool_], likelihood: Likelihood) -> float:
-    """Return the Bayesian information criterion, up to what is the same for all selections."""
+    """Return the Bayesian information criterion, up to a constant common to all selections."""
     n_salient = fit.model.loadings.shape[1] - likelihood.n_shared
     total = likelihood.n_rows * fit.log_likelihoods[-1]
     return float(support.sum() * n_salient * np.log(likelihood.n_rows) - 2 * total)
 
 
 def _penalised(likelihood: Likelihood, dense: Fit, start: Fit, penalty: float) -> Fit:
-    """Return the maximum with the penalty, from a start on the way to it."""
+    """Return the maximum with the penalty, searched from the given start."""
     k, groups = likelihood.n_shared, likelihood.groups
     prior = Penalty.adaptive(penalty, dense.model.loadings, k, groups)
-    if not likelihood.search.priors.adaptive_penalty:  # of lengths in the units of the data
+    if not likelihood.search.priors.adaptive_penalty:  # rho applies to lengths in data units
         prior = Penalty(k, np.full(len(prior.rates), penalty * likelihood.unit), groups)
     return likelihood.climb(start, prior, roughly=True)
 
@@ -147,9 +149,10 @@ def _penalised(likelihood: Likelihood, dense: Fit, start: Fit, penalty: float) -
 def relevant_shared(likelihood: Likelihood, dense: Fit) -> int:
     r"""Return the number of shared columns that automatic relevance determination keeps.
 
-    Each column of S has the prior :math:`N(0, \nu I)` with :math:`\nu` inverse gamma, its rate in
-    units of the noise variance; see `Relevance`. The maximum with the
-    likelihood, where one more column may be a local one, is compared with that of one column fewer.
+    Each column of S has the prior :math:`N(0, \nu I)`, where :math:`\nu` is inverse gamma with a
+    rate in units of the noise variance; see `Relevance`. The likelihood times this prior can have a
+    local maximum with a column too many. Each maximum is therefore compared with the maximum that
+    is found from a start with one column fewer.
     """
     k, noise = likelihood.n_shared, dense.model.noise
     priors = likelihood.search.priors

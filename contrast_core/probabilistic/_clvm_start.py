@@ -28,11 +28,11 @@ from contrast_core.probabilistic._row_posterior import Tails
 from contrast_core.rows import ELEMENTS, Rows, rows_of
 from contrast_core.solve import contrast_moments
 
-_LEAST_ROWS = 500  # least number of rows that are held to find a start
-_TOL, _STEPS = 1e-3, 300
-_EXACT_TOL, _EXACT_STEPS = 1e-6, 3000
-_DISPERSION = 10.0
-_MOST_STRETCH = 4.0
+_LEAST_ROWS = 500  # least number of rows that are sampled to find a start
+_TOL, _STEPS = 1e-3, 300  # limits of EM from rows
+_EXACT_TOL, _EXACT_STEPS = 1e-6, 3000  # limits of EM from moments
+_DISPERSION = 10.0  # dispersion of all features at the start
+_MOST_STRETCH = 4.0  # largest factor of loadings from log(1 + y) to log(y)
 _NEVER = -100.0  # logarithm of the share of a feature that was never counted
 _POISSON = 1e6  # a dispersion so large that counts are Poisson distributed
 
@@ -41,16 +41,17 @@ class Start(NamedTuple):
     """First parameters, for the features that vary in either dataset.
 
     loadings : ndarray of shape (size, k + t)
-        Loadings, the shared ones first; in `unit`s.
+        Loadings divided by `unit`, with the shared ones first.
     means : ndarray of shape (2, size)
-        Means of foreground and background, in the units of the data; for counts logarithms of
-        shares.
+        Means of foreground and background, in the units of the data. For counts they are logarithms
+        of shares.
     log_scale : ndarray of shape (1,) or (size,)
-        Logarithm of the noise variance in `unit`s squared; for counts those of the dispersions.
+        Logarithm of the noise variance over `unit` squared. For counts, logarithms of the
+        dispersions.
     unit : float
-        The noise's standard deviation, in the units of the data; 1 for counts.
+        Standard deviation of the noise, in the units of the data; 1 for counts.
     spread : float
-        Mean standard deviation of the features, in `unit`s; 1 for counts.
+        Mean standard deviation of the features, divided by `unit`; 1 for counts.
     varies : ndarray of bool of shape (n_features,)
         Which features vary.
     all_means : ndarray of shape (2, n_features)
@@ -60,7 +61,7 @@ class Start(NamedTuple):
     penalty : float
         rho of the penalty on the rows of the salient loadings; 0 without a penalty.
     lengths : ndarray of shape (size,), optional
-        Lengths of these rows, in `unit`s, in the fit without a penalty.
+        Lengths of these rows in the fit without a penalty, divided by `unit`.
     """
 
     loadings: FloatArray
@@ -112,8 +113,8 @@ class VariationalFit(NamedTuple):
 def modelled(parts: Sequence[Rows], tails: Tails) -> NDArray[np.bool_]:
     """Return which features vary in foreground or background, (n_features,).
 
-    For counts, constant features count too unless they are zero in both datasets: their share of a
-    row's total need not be constant.
+    For counts, constant features are included unless they are zero in both datasets, because their
+    share of a row's total can vary.
     """
     if any_missing(parts):
         return observed_rows(*parts).varies
@@ -130,16 +131,18 @@ def starting_point(
     tails: Tails,
     sparsity: Sparsity | None = None,
 ) -> Start:
-    """Return the most likely model: of all rows if moments are enough, else of rows in memory.
+    """Return the most likely model as a start, found by expectation maximisation.
 
-    With a penalty it is the most likely model with the features that the penalty leaves. A penalty
-    is chosen here: in units of the log-likelihood it hardly depends on the number of rows.
+    If moments are enough, the model is fitted to all rows, otherwise to rows that fit into memory.
+    With a penalty, it is the most likely model with the selected features. The penalty is chosen
+    here because, in units of the log-likelihood, it hardly depends on the number of rows.
     """
     search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS)
     if tails == "counts":
         return _count_start(parts, varies, n_shared, search, sparsity)
     if tails == "normal" and not any_missing(parts):
-        # Rows of the loadings are features only where the coordinates are.
+        # A penalty selects rows of the loadings, which are features only if the solver "eigh" keeps
+        # the features as coordinates.
         solver = "auto" if sparsity in (None, "horseshoe") else "eigh"
         x, y, _ = contrast_moments(*parts, solver=solver, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)
@@ -163,7 +166,7 @@ def starting_point(
 
 
 def _first_fits(likelihood: Likelihood, sparsity: Sparsity | None) -> tuple[Fit, Fit, float]:
-    """Return the most likely model with the selected features, that with all, and the penalty."""
+    """Return the fit with the selected features, the fit with all features, and the penalty."""
     dense = likelihood.most_likely()
     if sparsity is None or sparsity == "horseshoe":
         return dense, dense, 0.0
@@ -178,7 +181,7 @@ def _count_start(
     search: Search,
     sparsity: Sparsity | None,
 ) -> Start:
-    """Return a start for counts: a fit of their logarithms, scaled to the same total."""
+    """Return a start for counts, from a fit to log(1 + y) of rows scaled to the same total."""
     priors = replace(search.priors, feature_groups=search.priors.groups_of(varies))
     search = search._replace(priors=priors)
     some = [
@@ -196,10 +199,10 @@ def _count_start(
     typical = np.mean([total.mean() for total in totals])
     level = [rows * (typical / total) for rows, total in zip(some, totals, strict=True)]
     rows = observed_rows(*(rows_of(np.log1p(each)) for each in level))
-    check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))  # in their shares
+    check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))  # after the scaling
     of_logarithms = RowLikelihood.of(rows, "normal", n_shared, search)
     found, dense, penalty = _first_fits(of_logarithms, sparsity)
-    # The slope of log(1 + y) is less than that of log(y) where counts are few.
+    # For small counts log(1 + y) has a smaller slope than log(y), so the loadings are stretched.
     average = np.mean([each.mean(axis=0) for each in level], axis=0)
     stretch = np.minimum((1 + average) / np.maximum(average, 1e-9), _MOST_STRETCH)
     loadings, before = (
@@ -220,7 +223,7 @@ def _count_start(
 
 
 def _sampled(part: Rows, rng: np.random.Generator) -> Rows:
-    """Return as many random rows as are held at once, or all where values may be missing."""
+    """Return random rows, as many as fit into memory, or all rows if values are missing."""
     n, most = part.shape[0], max(_LEAST_ROWS, ELEMENTS // part.shape[1])
     if n <= most or part.any_missing():
         return part

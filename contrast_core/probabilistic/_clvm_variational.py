@@ -1,4 +1,4 @@
-"""The contrastive latent variable model by stochastic variational inference, with torch."""
+"""Stochastic variational inference for the contrastive latent variable model, with torch."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ from contrast_core.probabilistic._row_posterior import (
 )
 from contrast_core.rows import ELEMENTS, Rows, minibatches
 
-# Learning rates of Adam, used in turn, in standard deviations of the noise.
+# Learning rates of Adam, used one after another, in standard deviations of the noise.
 _RATES = (0.02, 0.005, 0.001)
-_PATIENCE = 8  # passes without a higher bound, after which a rate ends
-_BATCH_ROWS = 256
-_LEAST_STEPS = 8  # minibatches of a pass, if there are enough rows
-_LOCAL_STEPS = 3  # steps of each row's posterior in a minibatch; the next pass continues from there
+_PATIENCE = 8  # number of passes without a higher bound after which the next rate is used
+_BATCH_ROWS = 256  # number of rows in a minibatch
+_LEAST_STEPS = 8  # least number of minibatches in a pass, if there are enough rows
+_LOCAL_STEPS = 3  # updates of each row's posterior in a minibatch; the next pass continues them
 _LEAST_GAIN = 0.05  # a bound counts as higher if it has risen by this much
 _FIRST_LOG_ERROR = -3.0  # log standard error of a salient loading, relative to the noise
 _SCALE_STEPS = 5  # closed-form updates of the horseshoe's scales before each pass
-# The tip of a penalty at zero is rounded off below a length: a share of the most likely length, but
-# at least a share of the noise.
+# The penalty is smoothed at zero: sqrt(length^2 + r^2) replaces the length. The radius r is this
+# share of the length in the unpenalised fit, but at least this share of the noise.
 _ROUNDED, _LEAST_ROUNDED = 0.05, 0.002
-_ZERO = 3.0  # rows of loadings shorter than this many times that length are set to zero
+_ZERO = 3.0  # rows of loadings shorter than this many times r are set to zero
 
 
 class _StreamedPrior(NamedTuple):
-    """Prior on the rows of W or the columns of S, which is added to the bound of the rows.
+    """Prior on the rows of W or the columns of S, whose logarithm is added to the bound.
 
     penalty : float
-        Weight rho of the adaptive penalty on the rows of W. Its tip at zero is rounded off.
+        Weight rho of the adaptive penalty on the rows of W, which is smoothed at zero.
     """
 
     settings: PriorSettings
@@ -66,7 +66,9 @@ class _StreamedPrior(NamedTuple):
 
 
 class _Parameters(nn.Module):
-    """Loadings (size, k + t), means (2, size) and scales, with some loadings held at zero.
+    """Parameters of the bound: loadings (size, k + t), means (2, size) and scales.
+
+    Salient loadings outside the support are held at zero.
 
     With the horseshoe, each salient loading has a normal posterior, and `log_errors` holds the
     logarithm of its standard deviation.
@@ -90,9 +92,9 @@ class _Parameters(nn.Module):
 
 
 class _Objective:
-    """Variational bound of the rows of both datasets, as a function of the parameters.
+    """Variational bound of both datasets as a function of the parameters.
 
-    Posteriors that are found by iteration are kept from one pass to the next.
+    Posteriors that need iteration are stored, so that the next pass continues from them.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class _Objective:
         self.n_rows = sum(sizes)
         steps = max(self.n_rows // _BATCH_ROWS, min(_LEAST_STEPS, min(sizes) // _LEAST_STEPS))
         self.n_batches = max(1, min(steps, *sizes))
-        # The evaluation takes as few parts as fit into memory.
+        # The evaluation splits the rows into as few parts as memory allows.
         few = -(-self.n_rows * len(start.loadings) // ELEMENTS)
         self.n_parts = max(1, min(few, *sizes))
         self.posteriors: list[NormalPosteriors] = []
@@ -142,7 +144,10 @@ class _Objective:
         missing = torch.isnan(rows)
         left = torch.where(missing, 0.0, rows - of.means[side])
         seen = 1.0 - missing.double() if bool(missing.any()) else torch.ones_like(left[:1])
-        tensors: Any = (loadings, torch.exp(of.log_scale[0]))  # `Model` declares arrays
+        tensors: Any = (
+            loadings,
+            torch.exp(of.log_scale[0]),
+        )  # Any, because `Model` declares arrays
         model: Any = Model(*tensors)
         weights = seen
         if self.tails == "entries":
@@ -171,7 +176,7 @@ class _Objective:
     def _last_posteriors(
         self, side: int, index: Tensor, like: Tensor
     ) -> tuple[NormalPosteriors, NormalPosteriors]:
-        """Return the last posteriors of rows `index`, and those of all rows; at first the prior."""
+        """Return the last posteriors of rows `index` and of all rows, which start at the prior."""
         if not self.posteriors:
             widths = self.start.loadings.shape[1], self.n_shared
             for part, k in zip(self.parts, widths, strict=True):
@@ -195,12 +200,13 @@ def fit_variational(
 ) -> VariationalFit:
     """Maximise the variational bound from a starting point, by Adam on minibatches.
 
-    The posterior of a row's latent variables has a full covariance. With the tails
-    ``"normal"`` and ``"rows"`` it has a closed form, and the bound is the likelihood; otherwise it
-    is found by iteration for each row of a minibatch. If `ard`, a first fit has a vague prior on
-    the lengths of the shared columns, and the columns that it shrinks to zero are left out. With
-    `sparsity`, a second fit has its penalty or prior, and the rows of W that it shrinks to zero are
-    left out. The last fit has no prior.
+    The posterior of a row's latent variables has a full covariance. With the tails ``"normal"`` and
+    ``"rows"`` it has a closed form, and the bound equals the log-likelihood. Otherwise it is found
+    by iteration for each row of a minibatch.
+
+    With `ard`, a first fit has a vague prior on the lengths of the shared columns. The columns that
+    this prior shrinks to zero are left out. With `sparsity`, a second fit has a penalty or a
+    horseshoe prior. The rows of W that it shrinks to zero are left out. The last fit has no prior.
     """
     support = np.ones(len(start.loadings), dtype=bool)
     options: dict[str, Any] = {"rng": search.rng, "device": device, "progress": progress}
@@ -242,7 +248,7 @@ def _climb(
     max_passes: int,
     options: dict[str, Any],
 ) -> _Climbed:
-    """Run Adam at falling rates and return the parameters with the highest bound."""
+    """Run Adam with decreasing learning rates, and return the parameters with the best bound."""
     start, k = objective.start, objective.n_shared
     n_rows = objective.n_rows
     shifted = start._replace(means=start.means * (objective.tails == "counts"))
@@ -359,7 +365,10 @@ def _climb(
 
 
 def _relevant(found: Start, n_shared: int, tails: Tails) -> tuple[Start, int]:
-    """Return the shared columns that are not shrunk to zero, made orthogonal, and their number."""
+    """Keep the shared columns that are not shrunk to zero; return the start and their number.
+
+    The columns that are kept are rotated to be orthogonal.
+    """
     directions, lengths, _ = np.linalg.svd(found.loadings[:, :n_shared], full_matrices=False)
     noise = 1.0 if tails == "counts" else float(np.exp(found.log_scale[0]))
     kept = int((lengths**2 > PRUNED * noise).sum())
