@@ -1,9 +1,10 @@
 """Studies of what the statistics claim: `python validation [NAME ...]`.
 
-How often each test rejects where there is nothing (level) and finds what is there (power), how
-often an interval holds the truth (coverage), and what the automatic choices give beside the best
-choice that is made with labels. Each file says what it draws and what must be
-reached, and fails below it. What needs larger data than are bundled says so and leaves it out.
+The studies measure how often each test rejects where there is no effect (level) and where there is
+one (power), and how often an interval contains the true value (coverage). They also compare the
+automatic choices with the best choice that labels allow. Each file states its data and its bounds,
+and fails if a bound is missed. Studies that need larger data than the bundled ones say so and are
+left out.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from contrast_core.datasets import digits_on_photos, load_mouse_protein, make_mo
 N_CELLS = 400  # of each patient or donor, at most
 N_GENES = 500
 N_FRAMES = 1500
-INACTIVE = [  # targets whose knock-out was not seen to change these cells
+INACTIVE = [  # targets whose knock-out had no visible effect on these cells
     *("ATF2", "CAV1", "CD86", "CMTM6", "ETV7", "MARCH8", "PDCD1LG2", "POU2F2", "STAT5A"),
     *("TNFRSF14", "UBE2L6"),
 ]
@@ -29,16 +29,16 @@ class Task(NamedTuple):
     """A dataset with labels, and the units that are left out in turn."""
 
     name: str
-    question: str  # what the labels say of a unit that was left out
+    question: str  # the question that the labels answer for a unit that was left out
     foreground: Any  # (n, D)
     background: Any  # (m, D)
     labels: Any  # (n,)
-    units: Any  # (n,): what the rows of the foreground repeat
-    background_units: Any  # (m,): units that are in the foreground too are left out of both
-    folds: Any = None  # (n,): units that are left out together, where they are not one by one
-    within: bool = False  # whether units hold all labels, so that rows can be centred within units
-    replicates: Any = None  # (n,): rows that repeat the same sample, where there are such
-    null: bool = False  # whether there is nothing to find
+    units: Any  # (n,): unit of each foreground row
+    background_units: Any  # (m,): a unit in both datasets is left out of both
+    folds: Any = None  # (n,): fold of each row, if several units are left out together
+    within: bool = False  # whether each unit has all labels, so that units can be centred
+    replicates: Any = None  # (n,): sample of each row, if rows repeat samples
+    null: bool = False  # whether there is no effect to find
 
 
 def tasks(data: Path | None) -> Iterator[Task]:
@@ -59,7 +59,7 @@ def tasks(data: Path | None) -> Iterator[Task]:
 
 
 def nulls(data: Path | None) -> list[Callable[[np.random.Generator], Task]]:
-    """Return the datasets with nothing to find, each to be dealt out by a generator."""
+    """Return functions that draw datasets without an effect from a random generator."""
     larger: list[Callable[[np.random.Generator], Task]] = []
     if data is not None:
         wells, guides = cell_painting_table(data), knock_outs(data, INACTIVE)
@@ -120,7 +120,7 @@ class Frames(NamedTuple):
 
 
 def digits_on_scenes(data: Path) -> Frames:
-    """Return a quarter of a digit on crops of seven outdoor scenes, and crops of eight others."""
+    """Return digits at a quarter of their strength on seven scenes, and crops of eight others."""
     mnist = np.load(data / "mnist" / "mnist_train_subset.npz")
     small = small_scenes(data)
     rng = np.random.default_rng(0)
@@ -162,7 +162,7 @@ def _cells(data: Path, file: str, unit: str) -> tuple[Any, Any, Any]:
 
 
 def glioblastoma(data: Path) -> Task:
-    """Return tumour cells of five patients with and without a drug; the background is without."""
+    """Return tumour cells of five patients with and without a drug; controls are background."""
     file = "glioblastoma/glioblastoma_panobinostat.h5ad"
     values, treated, patients = _cells(data, file, "patient")
     parts = (values, values[~treated], treated, patients, patients[~treated])
@@ -170,7 +170,7 @@ def glioblastoma(data: Path) -> Task:
 
 
 def kang(data: Path, file: str, name: str) -> Task:
-    """Return blood cells with and without interferon; the background is without."""
+    """Return blood cells with and without interferon; controls are the background."""
     values, treated, donors = _cells(data, f"kang_pbmc/{file}.h5ad", "donor")
     parts = (values, values[~treated], treated, donors, donors[~treated])
     return Task(name, "interferon", *parts, within=True)

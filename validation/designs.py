@@ -1,10 +1,11 @@
-"""Donors in a study: a drug on five tumours, and what grouping costs.
+"""Does a fit within patients help to recognise a drug's effect, and what does grouping cost?
 
-Cells of five glioblastoma patients with and without a drug, log1p of counts per 10,000: all cells
-against all control cells. Each patient in turn is left out of embedding and linear discriminant;
-the accuracy on it, mean over the five, of two, three and five components. "within patients" is
-fitted within the patients, and scores are centred by patient. Then the moments of 100,000 x 2,000
-rows within 50 groups beside those without.
+The data are cells of five glioblastoma patients with and without a drug, as log1p of counts per
+10,000. The foreground is all cells, and the background is all control cells. Each patient in turn
+is left out of the embedding and of the linear discriminant. The measure is the accuracy on the
+patient left out, as the mean over the five, for two, three and five components. "within patients"
+means that the fit is within patients and that scores are centred by patient. The last part times
+the moments of 100,000 x 2,000 values with 50 groups and without groups.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from contrast_core.moments import SecondMoments
 
 
 def accuracies(values: Any, patient: Any, treated: Any, within: bool, model: CPCA) -> list[float]:
-    """Return the accuracy on each patient, who is left out of embedding and discriminant."""
+    """Return the accuracy on each patient, fitted and trained on the other patients."""
     found = []
     for left_out in np.unique(patient):
         rest = patient != left_out

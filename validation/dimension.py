@@ -1,9 +1,9 @@
 """Does `contrast_dimension` find how many dimensions a foreground has that its background lacks?
 
-Fifty draws each with 0, 1, 3 and 5 own dimensions beside three shared ones, in 60 features of unit
-noise: the number found, and beside it, on the first five draws, the number of components that the
-permutation test finds, which asks another question: where a shared direction merely varies more in
-the foreground, it finds that.
+The data have 60 features with unit noise, three shared dimensions, and 0, 1, 3 or 5 dimensions of
+the foreground alone, in fifty draws each. The study prints how often the right number is found. For
+the first five draws it also prints the number of components that the permutation test finds. That
+test asks another question: it also finds a shared direction that varies more in the foreground.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ N_DRAWS, N_TESTED = 50, 5
 
 
 def draw(own: int, seed: int, *, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return both datasets; `factor` multiplies the foreground along what both share."""
+    """Return both datasets; `factor` scales the foreground along the shared directions."""
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(60, 60)))[0]
     X, Y = rng.normal(size=(2, 400, 60))

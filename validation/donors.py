@@ -1,12 +1,13 @@
-"""Does the condition make it? `condition_test` by donors: level, power and time.
+"""Level, power and run time of `condition_test` when donors are the units.
 
     python -m validation.donors [times] [level] [power]
 
-Level and power: 1,000 simulated sets, or what the variable SETS says, of 20 features in each
-design: 4 donors against 4, 3 against 9, and 6 with cells in both conditions; 40 cells in each
-donor, or 160 in the treated ones or in the controls; donors' means with 0, 1 or 2 times the noise's
-standard deviation; at the automatic contrast and at alpha = 2. Power: the treated are moved by so
-many standard deviations of the noise.
+Level and power use 1,000 simulated datasets of 20 features for each design; the variable SETS sets
+another number. The designs have 4 donors against 4, 3 against 9, or 6 with cells in both
+conditions. Each donor has 40 cells, or 160 cells in one of the two conditions. To measure the
+level, the means of donors vary with 0, 1 or 2 times the standard deviation of the noise, and the
+contrast is automatic or alpha = 2. To measure the power, the mean of the treated cells is shifted
+by a multiple of the noise's standard deviation.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SETS = int(os.environ.get("SETS", "1000"))
 
 
 class Design(NamedTuple):
-    """Numbers of donors, and of cells of each donor, for treated and controls."""
+    """Number of donors and of cells per donor, each for the treated and for the controls."""
 
     donors: tuple[int, int]
     cells: tuple[int, int] = (40, 40)
@@ -51,7 +52,7 @@ POWER = {(4, 4): (6.0, 0.85), (3, 9): (6.0, 0.85), (6, 6): (2.0, 0.9)}
 
 
 def rejections(design: Design, sd: float, shift: float, alpha: Any) -> float:
-    """Return the share of the sets in which the first component comes out at 5%."""
+    """Return the share of datasets in which the first component is significant at 5%."""
     rng, found = np.random.default_rng(0), 0
     for _ in range(SETS):
         means = sd * rng.normal(size=(2, max(design.donors), N_FEATURES))
@@ -93,7 +94,7 @@ def simulated_cells() -> tuple[Any, NDArray[np.intp]]:
 
 
 def seconds(cells: Any, owners: NDArray[np.intp], alpha: Any) -> tuple[float, float]:
-    """Return CPU seconds until the first relabelling, and for each relabelling and component."""
+    """Return the CPU seconds before the first relabelling, and per relabelling and component."""
     treated, marks = owners < 6, [process_time()]
 
     def bar(labels: Any, **_: Any) -> Any:
@@ -125,7 +126,7 @@ def times(report: Report) -> None:
 
 
 def level(report: Report) -> None:
-    """Rejections at 5% where there is nothing."""
+    """Share of rejections at 5% where there is no effect."""
     for alpha, design, sd in product(("auto", 2.0), DESIGNS, (0.0, 1.0, 2.0)):
         rate = rejections(design, sd, 0.0, alpha)
         what = f"alpha={alpha}, {design}, donors' sd {sd:g}"
@@ -133,7 +134,7 @@ def level(report: Report) -> None:
 
 
 def power(report: Report) -> None:
-    """Rejections at 5% where the treated are moved."""
+    """Share of rejections at 5% where the mean of the treated cells is shifted."""
     for design in DESIGNS[::3]:
         shift, least = POWER[design.donors]
         rate = rejections(design, 1.0, shift, "auto")

@@ -1,10 +1,13 @@
 """Frames freed of a structured background: the automatic filter beside cPCA's projection.
 
-Squared error after the best affine fit of every frame, relative to the noisy frames', of
-`FrameBackgroundRemover` and of `CPCA(10, alpha="denoise")`, on the frames of the fit and on 1,000
-others: faint digits on photographs (bundled); with CONTRAST_DATA on outdoor scenes, dealt out in
-twelve ways, and digits other than those that anything was tuned on; stripes of varying strength;
-blobs at random places, which need `stationary_signal=True`.
+The methods are `FrameBackgroundRemover` and `CPCA(10, alpha="denoise")`. The measure is the squared
+error after the best affine fit of every frame, relative to that of the noisy frames. It is computed
+on the frames of the fit and on 1,000 new ones. The films are:
+
+- faint digits on the bundled photographs;
+- faint digits on outdoor scenes (CONTRAST_DATA), with twelve assignments of the scenes to
+  foreground and background, and other digits than those that were used for tuning;
+- stripes of varying strength, and blobs at random places, which need `stationary_signal=True`.
 
     [CONTRAST_DATA=...] python -m validation.frames [photographs] [scenes] [other_films]
 
@@ -57,7 +60,10 @@ def projection(film: Film, n: int) -> Any:
 
 
 def compare(name: str, film: Film, sizes: tuple[int, ...]) -> dict[int, tuple[float, ...]]:
-    """Return errors (automatic fitted, new; projection fitted, new) by the number of frames."""
+    """Map the number of frames to the errors of the automatic filter and of the projection.
+
+    Each method has its error on the fitted frames first, then its error on new frames.
+    """
     print(f"\n{name}\n  frames   automatic (new)   projection (new)   components", flush=True)
     table = {}
     for n in sizes:
@@ -69,7 +75,7 @@ def compare(name: str, film: Film, sizes: tuple[int, ...]) -> dict[int, tuple[fl
 
 
 def other_digits(folder: Path, digits: tuple[int, ...], n: int) -> Film:
-    """Return frames with any digits in the place of the zeros and ones on the scenes."""
+    """Return frames with the given digits, instead of zeros and ones, on the scenes."""
     deal = digits_on_scenes(folder, n)
     mnist = np.load(folder / "mnist" / "mnist_train_subset.npz")
     images = mnist["images"].reshape(-1, 784) / 255.0
@@ -81,7 +87,7 @@ def other_digits(folder: Path, digits: tuple[int, ...], n: int) -> Film:
 
 
 def never_worse(report: Report, name: str, table: dict[int, tuple[float, ...]]) -> None:
-    """Check the automatic filter against the noisy frames, new frames and the projection."""
+    """Check that the automatic filter is no worse than the noisy frames and the projection."""
     for n, (fitted, new, projected, _) in table.items():
         report.measured(f"{name}, {n} frames, never above", max(fitted, new), most=NEVER_ABOVE)
         report.measured(f"{name}, {n} frames, new frames' excess", new - fitted, most=MORE_ON_NEW)

@@ -1,19 +1,21 @@
-"""Verdicts on images: do they say so where a simple filter leaves a fifth less of the error?
+"""Do the verdicts on images name a simple filter where it leaves a fifth less of the error?
 
-Needs CONTRAST_DATA, and scikit-image for four of its photographs. Nine backgrounds of random
-strength and period are laid over thirty images of 192 x 192 pixels: microscopy, made cells and
-photographs. The background is learnt from the flattest rectangle of 84 x 84 pixels or, where that
-shows signal, from a strip beside the image. Each result is compared on the clean image with filters
-at several settings, of which the best counts.
+The study needs CONTRAST_DATA, and scikit-image for four of its photographs. Nine backgrounds of
+random strength and period are added to thirty images of 192 x 192 pixels: microscopy, simulated
+cells and photographs. The background is learnt from the flattest rectangle of 84 x 84 pixels. If
+that rectangle shows signal, it is learnt from a strip beside the image instead. The error of each
+result, relative to the clean image, is compared with that of the best among filters at several
+settings.
 
     CONTRAST_DATA=... python -m validation.image_verdicts [tuning]
 
-The thresholds of the verdicts were chosen on the images and draws of "tuning"; by default other
-parts of the pictures, other made cells and other draws are judged.
+The thresholds of the verdicts were chosen on the images and draws of "tuning". By default the study
+uses other parts of the pictures, other simulated cells and other draws.
 
-Bounds: where a filter leaves a fifth less than ours, a verdict names a filter in 80% of the cases;
-where ours leaves least, no verdict is given in 90% of them. White and Poisson noise are judged by
-the first alone: BM3D, which their verdict names, is not among the filters.
+Bounds: where a filter leaves a fifth less of the error than ours, a verdict names a filter in at
+least 80% of the cases. Where ours leaves the smallest error, there is no verdict in at least 90% of
+the cases. The second bound excludes white and Poisson noise, because their verdict names BM3D,
+which is not among the filters.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from tests.core.images.pictures import (
 from validation.structured_background import simple_filters
 
 SIDE, BOX = 192, 84
-FLAT = 0.03  # of an image's variance: more is signal in the flattest rectangle
+FLAT = 0.03  # share of the image's variance above which the flattest rectangle has signal
 ADDED = PATTERNS | {"scan lines": scan_lines, "curtains": curtains, "haze": haze}
 KINDS = (*ADDED, "illumination", "white", "poisson")
 NAMING = {"smooth background", "simple filter is better", "unstructured background"}
@@ -131,7 +133,7 @@ def disturbed(clean: Any, kind: str, rng: np.random.Generator) -> Any:
 
 
 def judged(clean: Any, kind: str, rng: np.random.Generator) -> tuple[float, float, str, set[str]]:
-    """Return our error, the best filter's, its name, and the kinds of the verdicts."""
+    """Return our error, the error and name of the best filter, and the kinds of the verdicts."""
     mask, share = flattest(clean)
     beside = share > FLAT
     canvas = np.pad(clean, ((0, 0), (0, BOX))) if beside else clean
@@ -153,7 +155,9 @@ def main(report: Report) -> None:
     tuning = "tuning" in sys.argv[1:]
     rows = []
     images = list(pictures(folder, tuning).items())
-    for i in np.random.default_rng(0).permutation(len(images)):  # so that a part is a sample
+    for i in np.random.default_rng(0).permutation(
+        len(images)
+    ):  # the first images are a random sample
         name, clean = images[i]
         for j, kind in enumerate(KINDS):
             rng = np.random.default_rng([1 if tuning else 2, i, j])

@@ -2,27 +2,31 @@
 
     python -m validation.responses [PART ...]
 
-PARTS, all by default: types, speed (simulated); screen, blood (real data in the folder that
-CONTRAST_DATA names); mixscape (simulated screens, beside `pertpy`'s Mixscape where the variable
-PERTPY names a Python that has pertpy).
+All parts run by default. "types" and "speed" use simulated data, and "screen" and "blood" use real
+data in the folder that CONTRAST_DATA names. "mixscape" uses simulated screens; it compares with
+`pertpy`'s Mixscape if the variable PERTPY names a Python that has pertpy.
 
-types: an effect in one of six types of 1,500 to 60 cells, ten seeds; then the same with shuffled
-conditions. speed: CPU seconds for eight types of 20,000 cells x 2,000 genes, one BLAS thread.
+types: one of six cell types of 1,500 to 60 cells has an effect, in ten seeds. The test is repeated
+with shuffled conditions.
 
-screen: papalexi_2replicates, cells whose guide has more than .8 of the reads; log1p of counts
-scaled to the median total, centred by each replicate's non-targeting cells. Area under the curve of
-a guide's cells against half of the non-targeting cells, direction from the other guides' cells
-and the other half; mean over guides and three halvings. Beside it one component of PCA and of
-cPCA*, and Mixscape's definition in ten lines here: cells less the mean of their 20 nearest
-non-targeting cells of the replicate, along the difference of the two means on genes that differ
-(Wilcoxon, adjusted p below .05, log2 fold change above .25); .5 where fewer than five genes do.
-Intervals of 95% are from cells drawn with replacement within each guide, with the directions as
-they are.
-Three constants of `condition_shift` (ridge, shrinkage, components) were chosen on these areas.
+speed: CPU seconds for eight types of 20,000 cells x 2,000 genes, on one BLAS thread.
+
+screen: the data are the cells of papalexi_2replicates whose guide has more than .8 of the reads.
+Values are log1p of counts scaled to the median total, centred by each replicate's non-targeting
+cells. The measure is the area under the ROC curve of a guide's cells against half of the
+non-targeting cells. The direction is learnt from the cells of the target's other guides and from
+the other half. Areas are means over guides and three halvings. The same areas are computed for one
+component of PCA and of cPCA*, and for Mixscape's definition, which is written out here. Mixscape
+subtracts from each cell the mean of its 20 nearest non-targeting cells of the replicate. It then
+projects onto the difference of the two means on the genes that differ (Wilcoxon, adjusted p below
+.05, log2 fold change above .25). Its area is .5 if fewer than five genes differ. The 95% intervals
+come from drawing cells with replacement within each guide, with fixed directions. Three constants
+of `condition_shift` (ridge, shrinkage, components) were chosen on these areas.
 
 mixscape: 30% to 90% of 400 cells respond by 1, 2 or 4 standard deviations along a direction of 40
-of 400 genes, with library size and cell cycle; area of responders against all other cells.
-Mixscape's score is `pvec`, the perturbation score; .5 where it finds too few genes.
+of 400 genes. Library size and cell cycle vary too. The measure is the area of responders against
+all other cells. Mixscape's score is `pvec`, the perturbation score; its area is .5 if Mixscape
+finds too few genes.
 """
 
 from __future__ import annotations
@@ -168,14 +172,14 @@ def logged(adata: ad.AnnData, scale: float | None = None) -> ad.AnnData:
 def areas(
     positive: FloatArray, negative: FloatArray, weights: NDArray[Any], others: NDArray[Any]
 ) -> FloatArray:
-    """Areas under the curve, (n_draws,), of cells that count as often as their weights say."""
+    """Return the area under the ROC curve, (n_draws,), for each draw of weights of the cells."""
     above = (positive[:, None] > negative) + 0.5 * (positive[:, None] == negative)
     found = ((weights @ above.astype(np.float32)) * others).sum(axis=1)
     return np.asarray(found / weights.sum(axis=1) / others.sum(axis=1), dtype=np.float64)
 
 
 def signature(values: FloatArray, control: NDArray[np.bool_], batch: NDArray[Any]) -> FloatArray:
-    """Mixscape's: cells less the mean of their 20 nearest control cells of the same batch."""
+    """Subtract from each cell the mean of its 20 nearest controls of the same batch."""
     found, near = np.empty_like(values), PCA(40, random_state=0).fit_transform(values)
     for name in np.unique(batch):
         here, own = batch == name, np.flatnonzero((batch == name) & control)
@@ -185,7 +189,7 @@ def signature(values: FloatArray, control: NDArray[np.bool_], batch: NDArray[Any
 
 
 def differing(x: FloatArray, y: FloatArray) -> NDArray[np.intp]:
-    """Genes that differ by Wilcoxon's test, as Mixscape chooses them."""
+    """Return the genes that differ by Wilcoxon's test, as Mixscape chooses them."""
     ranks, n, m = rankdata(np.vstack([x, y]), axis=0), len(x), len(y)
     z = (ranks[:n].mean(0) - ranks[n:].mean(0)) / (ranks.std(0) * np.sqrt(1 / n + 1 / m) + 1e-12)
     fold = np.log2((np.expm1(x).mean(0) + 1e-9) / (np.expm1(y).mean(0) + 1e-9))
@@ -194,9 +198,10 @@ def differing(x: FloatArray, y: FloatArray) -> NDArray[np.intp]:
 
 
 def left_out_guides(adata: ad.AnnData) -> dict[str, FloatArray]:
-    """Areas of each target by SCORES, mean over guides and halvings, (4, 1 + N_DRAWS).
+    """Return for each target the areas (4, 1 + N_DRAWS), as means over guides and halvings.
 
-    The first is that of all cells, the others are of cells drawn with replacement.
+    Rows are the SCORES. The first column uses all cells, and the others use cells drawn with
+    replacement.
     """
     values = adata.X.toarray().astype(float)
     target, guide, batch = (
@@ -341,7 +346,7 @@ def blood() -> bool:
 
 
 def simulated_screen(seed: int, share: float, effect: float) -> tuple[FloatArray, NDArray[Any]]:
-    """Log counts of 600 control and 400 treated cells, and which of them responded."""
+    """Return log counts of 600 control and 400 treated cells, and which cells responded."""
     rng = np.random.default_rng(seed)
     n, n_genes = 1000, 400
     rates = rng.normal(-1.0, 1.2, n_genes) + rng.normal(0, 0.45, (n, 1))
@@ -351,7 +356,7 @@ def simulated_screen(seed: int, share: float, effect: float) -> tuple[FloatArray
     rates = rates + rng.choice([0, 1, 2], n, p=[0.6, 0.25, 0.15])[:, None] * cycle
     true = (np.arange(n) >= 600) & (rng.random(n) < share)
     low, high = 0.0, 5.0
-    for _ in range(12):  # the size at which the means differ by so many standard deviations
+    for _ in range(12):  # bisection for the size at which the means differ by `effect` sd
         size = (low + high) / 2
         draws = [
             counts_of(np.random.default_rng(seed), n, n_genes, rates + each * moved)[1]

@@ -2,7 +2,7 @@
 
     python -m validation.significance [components] [repeated_rows] [false_findings] [ratios]
 
-Studies of level and power draw SETS simulated sets: 1,000, or what the variable SETS says.
+Studies of level and power draw 1,000 simulated datasets; the variable SETS sets another number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _with(sd: FloatArray, *added: float) -> FloatArray:
 
 
 def components(report: Report) -> None:
-    """Shares of sets of 50 + 50 rows of 10 features in which each component comes out at 5%."""
+    """Share of datasets (50 + 50 rows, 10 features) with each component significant at 5%."""
     plain, decaying = np.ones(10), np.linspace(2, 0.5, 10)
     shared = np.where(np.arange(10) == 0, 7.0, 1.0)
     # Standard deviations of the foreground and the background, and how many components are real.
@@ -72,9 +72,9 @@ def components(report: Report) -> None:
 
 
 def repeated_rows(report: Report) -> None:
-    """Share of nulls of rows that repeat in which the first component comes out at 5%.
+    """Share of null datasets with repeated rows whose first component is significant at 5%.
 
-    The share where the test does not know the animals is what repeated rows fake.
+    "By row" the test does not know the animals; repeated rows then lead to false findings.
     """
     rng = np.random.default_rng(0)
     sd = np.linspace(2, 0.5, 10)

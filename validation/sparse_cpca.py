@@ -1,9 +1,10 @@
 """Does sparse contrastive PCA find the few features that tell groups apart?
 
 Twenty draws of `make_sparse_groups`: four groups told apart by 30 of 500 features in the
-foreground, 470 features with stronger variation that both sets share. Prints how many of the 30,
-and how many others, are among the 30 largest loadings of dense cPCA; among the features of two
-sparse components of 15 features each; and among those at the penalty that cross-validation chooses.
+foreground, and 470 features with stronger variation that both sets share. The study counts how many
+of the 30 features, and how many others, each of three selections contains: the 30 largest loadings
+of dense cPCA, the features of two sparse components with 15 features each, and the features at the
+penalty that cross-validation chooses.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ N_DRAWS, N_ENOUGH = 20, 16
 
 
 def selected(fitted: SparseCPCA) -> np.ndarray:
-    """Return the features that any component has."""
+    """Return the features with a nonzero loading in any component."""
     return np.flatnonzero((fitted.components_ != 0).any(axis=0))
 
 

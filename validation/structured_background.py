@@ -1,11 +1,11 @@
-"""Structured background out of single images: made patterns, an electron micrograph, and controls.
+"""Removal of structured background from single images, real and simulated, and controls.
 
     CONTRAST_DATA=... python -m validation.structured_background [milled] [camera_noise] [plate]
         [made_patterns] [strong_lines]
 
-Needs CONTRAST_DATA. Peers of scikit-image with PyWavelets, bm3d, pystripe and pyvsnr (pip install
-them) are left out where these are missing. Errors are squared errors after the best affine fit,
-relative to the noisy image's; every peer is tuned on the clean image.
+The studies need CONTRAST_DATA. The peers from scikit-image with PyWavelets, bm3d, pystripe and
+pyvsnr are left out if these packages are not installed. Errors are squared errors after the best
+affine fit, relative to that of the noisy image. Every peer is tuned on the clean image.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def emptiest(clean: Any) -> Any:
 
 
 def without_stripes(image: Any, axis: int, width: float, kept: int) -> Any:
-    """Damp frequencies along lines that run down an axis, but for the lowest across them."""
+    """Damp the frequencies of lines along an axis, except the lowest frequencies."""
     down, across = (np.fft.fftfreq(n, 1 / n) for n in image.shape)
     grid = np.meshgrid(down, across, indexing="ij")
     along, over = grid if axis == 0 else grid[::-1]
@@ -91,7 +91,7 @@ def without_stripes(image: Any, axis: int, width: float, kept: int) -> Any:
 
 
 def without_peaks(image: Any, ratio: float) -> Any:
-    """Damp frequencies whose power is so many times the median of their ring."""
+    """Damp frequencies whose power exceeds `ratio` times the median of their ring."""
     spectrum = np.fft.fft2(image - image.mean())
     power = gaussian_filter(np.abs(spectrum) ** 2, 1, mode="wrap")
     grid = np.meshgrid(*(np.fft.fftfreq(n, 1 / n) for n in image.shape), indexing="ij")
@@ -185,10 +185,10 @@ def best_peer(image: Any, clean: Any) -> tuple[float, str]:
 
 
 def made_patterns(report: Report) -> None:
-    """Patterns over three channels of fly cells, background an empty rectangle of 96 x 96.
+    """Patterns over three channels of fly cells; the background is an empty area of 96 x 96 pixels.
 
-    The background's strength varies from place to place, or is held constant; beside it the best
-    peer and the verdicts.
+    The strength of the background is estimated in each place, or held constant. The best peer and
+    the verdicts are printed beside the errors.
     """
     for channel, name in enumerate(CHANNELS):
         clean, rng = clean_cells(data_folder(), channel), np.random.default_rng(0)
@@ -212,8 +212,8 @@ def made_patterns(report: Report) -> None:
 def strong_lines(report: Report) -> None:
     """Scan lines and curtains of twice the cells' strength with little noise.
 
-    A stripe filter leaves less of scan lines: lines that cross the whole image tell it more than an
-    area can.
+    A stripe filter leaves less of the scan lines. It uses lines across the whole image, which hold
+    more information than the background area does.
     """
     for channel, name in enumerate(CHANNELS):
         clean, rng = clean_cells(data_folder(), channel), np.random.default_rng(0)

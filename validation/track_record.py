@@ -75,8 +75,8 @@ N_DEALS = 20
 MOST_FOLDS = 9
 CLOSE = 0.02
 
-Scores = dict[str, dict[int, Any]]  # of each method and number of components, those of the units
-Fit = Callable[[int], Any]  # from a number of components to an object with `transform`
+Scores = dict[str, dict[int, Any]]  # method -> number of components -> score of each unit
+Fit = Callable[[int], Any]  # maps a number of components to an object with `transform`
 
 
 class Truncated:
@@ -91,13 +91,13 @@ class Truncated:
 
 
 def nested(fit: Callable[[], Any]) -> Fit:
-    """Read every k from one fit, whose components do not depend on their number."""
+    """Fit once and take the first k components, for methods whose components are nested."""
     once = cache(fit)
     return lambda k: Truncated(once(), k)
 
 
 def methods(rows: Any, background: Any, replicates: Any) -> dict[str, Fit]:
-    """Return what fits each method to the foreground and background of a fold."""
+    """Return for each method a function that fits it to the datasets of a fold."""
     whole = not (np.isnan(rows).any() or np.isnan(background).any())
     x, y = (SecondMoments.from_data(part) for part in filled(rows, background))
     given = (x, y) if whole else (rows, background)
@@ -233,7 +233,10 @@ def table_of(task: Task, found: Scores) -> list[str]:
 
 
 def advice_of(task: Task) -> tuple[Any, bool]:
-    """Return the advice on a dataset, and whether there is anything to find, as in the report."""
+    """Return the advice on a dataset, and whether there is anything to find.
+
+    Both follow the procedure of `contrast_report`.
+    """
     given: dict[str, Any] = {
         "background": task.background,
         "units": task.units,
