@@ -46,7 +46,7 @@ html_theme_options = {
     "navbar_persistent": [],
 }
 
-# Notebooks are written with their output, and the tests run them: not a second time here.
+# Notebooks are stored with their output, and the tests run them, so they are not run again here.
 nb_execution_mode = "off"
 nb_merge_streams = True
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
@@ -57,7 +57,7 @@ autosummary_ignore_module_all = False
 autodoc_default_options = {"members": True, "inherited-members": True}
 autodoc_member_order = "groupwise"
 autodoc_typehints = "none"
-# What a default installation does not bring; documented without it.
+# torch is not part of a default installation; the reference is built without it.
 autodoc_mock_imports = [name for name in ("torch",) if importlib.util.find_spec(name) is None]
 napoleon_google_docstring = False
 napoleon_use_ivar = True
@@ -71,7 +71,7 @@ suppress_warnings = ["config.cache", "ref.python"]
 
 
 def _copy_tutorials() -> None:
-    """Sphinx reads below this folder only; the notebooks stand beside it."""
+    """Copy the notebooks into this folder, because Sphinx reads only files below it."""
     target = HERE / "tutorials"
     target.mkdir(exist_ok=True)
     for old in target.glob("*.ipynb"):
@@ -81,14 +81,14 @@ def _copy_tutorials() -> None:
 
 
 def _skip(_app: Sphinx, _what: str, _name: str, member: object, skip: bool, _options: Any) -> bool:
-    """Leave out what scikit-learn adds to every estimator and describes itself."""
+    """Leave out the members that scikit-learn adds to every estimator and documents itself."""
     return skip or str(getattr(member, "__module__", "")).startswith("sklearn.")
 
 
 def _slots(
     _app: Sphinx, _what: str, _name: str, _obj: object, _options: Any, lines: list[str]
 ) -> None:
-    """Names of AnnData slots are set in bold as other names are, which code cannot be within."""
+    """Remove the code markup from names of AnnData slots, because bold text cannot contain code."""
     for number, line in enumerate(lines):
         name, colon, kind = line.partition(" : ")
         if colon and name.startswith("`."):

@@ -1,4 +1,4 @@
-"""The pictures of the documentation, from bundled and simulated data, into docs/pictures/.
+"""Draw the pictures of the documentation, from bundled and simulated data, into docs/pictures/.
 
     python docs/draw.py              # all of them but cvae, half a minute
     python docs/draw.py front alpha  # some of them
@@ -180,7 +180,7 @@ def background() -> None:
 
 @drawing
 def reference_cells() -> None:
-    """One treatment that moves all cells and spreads some: what either setting finds."""
+    """A treatment shifts all cells and spreads some; each choice of foreground finds one effect."""
     rng = np.random.default_rng(0)
     n = 300
     X = rng.normal(size=(2 * n, 20))
@@ -211,7 +211,7 @@ def reference_cells() -> None:
 
 @drawing
 def components() -> None:
-    """Components that are real stand out of relabelled data."""
+    """Real components have larger values than the components of relabelled data."""
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(2, 300, 15))
     shared = rng.normal(size=(2, 300, 1))
@@ -408,7 +408,7 @@ def latent() -> None:
 
 @drawing
 def pairs() -> None:
-    """Two views of the same: PCA shows the background, PCA++ what they share."""
+    """Two views of the same objects: PCA shows the background, PCA++ what the views share."""
     rng = np.random.default_rng(0)
     n, n_features = 400, 60
     group = rng.integers(0, 3, n)

@@ -62,10 +62,11 @@ def mice(report: Report) -> None:
 
 
 def cells(report: Report) -> None:
-    """Figs. 2 and 8: half of the cells to fit, the other half to be told apart; five halvings.
+    """Figs. 2 and 8: fit to half of the cells and separate the other half; five random halvings.
 
-    The bone marrow cells are not available. Here are blood cells with and without interferon (Kang
-    et al. 2018). Adjusted Rand index of two clusters, accuracy of 5 neighbours.
+    The paper's bone marrow cells are not available. This study uses blood cells with and without
+    interferon (Kang et al. 2018). The measures are the adjusted Rand index of two clusters and the
+    accuracy of 5 nearest neighbours.
     """
     data, found, kept = kang_cells(), [], []
     for seed in range(5):
@@ -94,10 +95,10 @@ def separated(model: Any, X: Any, new: Any, labels: Any, new_labels: Any) -> tup
 
 
 def sensors(report: Report) -> None:
-    """Figs. 2, 9 to 11: channels of body-worn sensors that carry nothing of the activities.
+    """Figs. 2, 9 to 11: selection of the channels of body-worn sensors that tell activities apart.
 
-    The recordings are not available. Here are simulated channels of the same kinds, 20 sets; a set
-    counts if exactly the six magnetometers are left out.
+    The recordings are not available. This study uses 20 datasets of simulated channels of the same
+    kinds. A dataset counts if exactly the six magnetometers are left out.
     """
     sets = [make_motion_sensors(random_state=seed) for seed in range(20)]
     for what, sparsity, least in (
@@ -135,7 +136,7 @@ def four_groups(report: Report) -> None:
 
 
 def dimension(report: Report) -> None:
-    """Fig. 5: sets from the model with five shared dimensions, of twenty that the fit may use."""
+    """Fig. 5: data with five shared dimensions, to which up to twenty are fitted."""
     kept = []
     for n, d, size in ((1000, 50, 1.0), (200, 100, 1.0), (1000, 30, 0.5)):
         for seed in range(12):
@@ -172,7 +173,7 @@ def outliers(report: Report) -> None:
 
 
 def optimum(model: CLVM) -> tuple[Any, float]:
-    """Return the salient subspace and the log-likelihood, by L-BFGS from a random start."""
+    """Maximise the likelihood by L-BFGS; return the salient subspace and the log-likelihood."""
     k, t = model.n_shared, model.n_salient
     shape = model.n_features_in_, k + t
     problem = em.likelihood_problem(model.foreground_moments_, model.background_moments_, k)
@@ -192,8 +193,8 @@ def optimum(model: CLVM) -> tuple[Any, float]:
 def likelihood(report: Report) -> None:
     """Time and accuracy of maximum likelihood, which the paper does not print.
 
-    The optimum is where L-BFGS on the likelihood, without expectation maximisation, ends from a
-    random start.
+    The reference optimum comes from L-BFGS on the likelihood, from a random start and without
+    expectation maximisation.
     """
     mouse = load_mouse_protein()
     cases: list[tuple[str, Any, int, float]] = [

@@ -72,7 +72,7 @@ def digits(report: Report) -> None:
 
 
 def mice(report: Report) -> None:
-    """Fig. 2: mouse protein expression, the paper's: 270 + 135 rows, 77 proteins, its scaling.
+    """Fig. 2: the paper's mouse protein expression, scaled as there: 270 + 135 rows, 77 proteins.
 
     Accuracies are of whole mice that are left out, because each mouse was measured fifteen times.
     """
@@ -97,10 +97,11 @@ def mice(report: Report) -> None:
 def cells(report: Report) -> None:
     """Fig. 3, and Figs. 5 and 6 of Li et al.: cells before and after a treatment.
 
-    The bone marrow of leukaemia patients is not available. Here are cells of five glioblastomas
-    with a drug or without (Zhao et al. 2021), 300 genes, log1p of counts per 10,000. Foreground: a
-    patient's 1000 cells of both kinds; background: the 2000 untreated cells of the others. Each of
-    the five patients, and each of their ten pairs: least / median / largest.
+    The bone marrow of leukaemia patients is not available. This study uses cells of five
+    glioblastomas with or without a drug (Zhao et al. 2021), as log1p of counts per 10,000 for 300
+    genes. The foreground is a patient's 1000 cells of both kinds. The background is the 2000
+    untreated cells of the others. Smallest / median / largest values are over the five patients,
+    and over their ten pairs.
     """
     values, patient, treated = glioblastoma_cells()
     condition = np.where(treated, "panobinostat", "ctrl")
@@ -166,9 +167,9 @@ def cells(report: Report) -> None:
 def sensors(report: Report) -> None:
     """Fig. 6: two activities from body-worn sensors, with nothing scaled.
 
-    The mHealth recordings are not available. Here are simulated channels of the same kinds, 2000 +
-    2000 rows of 23, twenty draws. The magnetometers, which carry nothing, are in units twenty times
-    too small, as a few noisy channels dominate the recordings.
+    The mHealth recordings are not available. This study uses twenty draws of 23 simulated channels
+    of the same kinds, with 2000 + 2000 rows. The magnetometers do not depend on the activities.
+    Their units are twenty times too small, because a few noisy channels dominate the recordings.
     """
     units, found = np.where(np.arange(23) < 17, 1.0, UNIT), []
     for seed in range(N_DRAWS):
@@ -191,9 +192,9 @@ def sensors(report: Report) -> None:
 def four_groups(report: Report) -> None:
     """App. A: four simulated groups that different contrasts split differently.
 
-    The second number of the paper's N is read as a standard deviation (as a variance, PCA separates
-    the groups already), and there are as many background rows as foreground rows, which the paper
-    does not say. Twenty draws.
+    The second number of the paper's N is taken as a standard deviation; if it were a variance, PCA
+    would already separate the groups. The paper does not give the number of background rows; here
+    it equals the number of foreground rows. There are twenty draws.
     """
     found = []
     for seed in range(N_DRAWS):
@@ -213,7 +214,7 @@ def four_groups(report: Report) -> None:
 
 
 def best_split(scores: np.ndarray, labels: np.ndarray) -> tuple[str, float]:
-    """Return the features by which an embedding splits the groups best, and that silhouette."""
+    """Return the features whose split of the groups has the best silhouette, and the silhouette."""
     splits = {"the first ten": labels // 2, "the second ten": labels % 2, "both": labels}
     values = {name: float(silhouette_score(scores, groups)) for name, groups in splits.items()}
     return max(values.items(), key=lambda item: item[1])
@@ -222,7 +223,8 @@ def best_split(scores: np.ndarray, labels: np.ndarray) -> tuple[str, float]:
 def front(report: Report) -> None:
     """Fig. 7: no random direction has more foreground and less background variance than cPCA's.
 
-    Random covariances of five features, in general and with a common basis; 200 contrasts.
+    The covariances of five features are random, in general or with a common basis. There are 200
+    contrasts.
     """
     rng = np.random.default_rng(0)
     directions = rng.normal(size=(200_000, 5))
@@ -250,10 +252,11 @@ def front(report: Report) -> None:
 def kernel(report: Report) -> None:
     """Figs. 8 and 9: two groups across each other, by kernel cPCA with the paper's polynomial.
 
-    Ten features, of which two hold the groups, as in the paper, which does not say how they are
-    drawn. Here one group lies at 3 or -3 along the first feature, the other along the second, with
-    noise of sd 0.6; the other features have noise of sd 2 to 4 in both sets. 400 rows, ten draws.
-    With this kernel the automatic alpha stays too weak: look at the views of a path.
+    As in the paper, two of ten features separate the groups. The paper does not say how they are
+    drawn. Here one group lies at 3 or -3 along the first feature, and the other group at 3 or -3
+    along the second, with noise of sd 0.6. The other features have noise of sd 2 to 4 in both
+    datasets. There are ten draws of 400 rows. With this kernel the automatic alpha is too small, so
+    look at the views of a path.
     """
     options: dict[str, Any] = {"kernel": "poly", "degree": 2, "coef0": 1, "kernel_gamma": 1.0}
     noise, labels, found = np.append([0.6, 0.6], np.linspace(2, 4, 8)), np.repeat([0, 1], 200), []

@@ -37,9 +37,9 @@ def width(report: Report) -> None:
     - the odds: alpha = a / (1 - a), and beta / (1 - beta), from 0.001 to 10^6; the width is in
       decades. Scaling both datasets shifts the odds of beta and leaves this width as it is.
 
-    The paper prints no widths, only that cPCA*'s is the wider one. Its mice; digits on photographs
-    (bundled) and on outdoor scenes (CONTRAST_DATA) instead of the UPenn pictures. The paper says
-    too little of its artificial data to draw them.
+    The paper prints no widths; it only says that the range of cPCA* is wider. The data are the
+    paper's mice, and digits on bundled photographs and on outdoor scenes (CONTRAST_DATA) instead of
+    the UPenn pictures. The paper describes its artificial data too briefly to repeat them.
     """
     for name, data in tasks().items():
         if name == "Kang cells":
@@ -66,7 +66,7 @@ def width(report: Report) -> None:
 
 
 def length_above(position: NDArray[np.float64], accuracies: NDArray[np.float64]) -> float:
-    """Return for how long the accuracy, linear between the positions, is above the level."""
+    """Return the length on which the linearly interpolated accuracy is above the level."""
     total = 0.0
     for (x0, x1), (y0, y1) in zip(pairwise(position), pairwise(accuracies - LEVEL), strict=True):
         above = max(y0, 0) + max(y1, 0)
@@ -82,9 +82,10 @@ def alignment(one: CPCAStar | OnlineCPCAStar, other: CPCAStar) -> float:
 def online(report: Report) -> None:
     """Fig. 4: online cPCA* against the batch solution on the paper's mice, and its speed.
 
-    Alignment after sixty passes, two components, mean of five seeds; eta = 0.003 and tau = 1 as in
-    the paper, constant and decaying. The paper does not say at which beta, so two. Then a million
-    steps on one stream, and steps per second with and without numba.
+    The alignment is measured for two components after sixty passes, as the mean of five seeds. As
+    in the paper, eta = 0.003 and tau = 1, with a constant and with a decaying step size. The paper
+    does not give its beta, so two values are used. Then follow a million steps on one stream, and
+    the steps per second with and without numba.
     """
     mice = load_mouse_protein()
     X, Y = mice.foreground, mice.background

@@ -39,8 +39,8 @@ NAMES = ("pooled PPCA", "foreground PPCA", "half of gamma_max_", "automatic gamm
 def toy(report: Report) -> None:
     """Fig. 2: degrees by which the toy's axis turns as gamma' grows.
 
-    Drawn as in the paper, twenty draws, and with CONTRAST_DATA the authors' own. Where gamma' = 0.9
-    is out of the valid range, 0.95 of the range's end is taken.
+    There are twenty draws as in the paper, and with CONTRAST_DATA the authors' own draw. If gamma'
+    = 0.9 is outside the valid range, 0.95 of the largest valid value is used instead.
     """
     drawn_sets = (make_toy(random_state=seed) for seed in range(20))
     sets = [(one.foreground, one.background) for one in drawn_sets]
@@ -66,7 +66,7 @@ def toy(report: Report) -> None:
 def mice(report: Report) -> None:
     """Figs. 3 and 4: the paper's mice over all contrasts, each axis scaled.
 
-    The paper's best contrasts, and ours beside them, are chosen with the labels.
+    The best contrasts, the paper's and ours, are chosen with the labels.
     """
     data = load_mouse_protein()
     X, Y, labels = data.foreground, data.background, data.labels
@@ -93,14 +93,15 @@ def mice(report: Report) -> None:
 def digits(report: Report) -> None:
     """Figs. 8 to 10: MNIST zeros and ones on pictures, not on ImageNet's grass.
 
-    Twelve bundled photographs (4000 + 4000 frames) and, with CONTRAST_DATA, fifteen outdoor scenes
-    of BSDS500 (5000 + 5000). They are so few that it matters which of them hide the digits: twelve
-    deals. Silhouettes are of the latent variables as they are, as in the paper; the values with
-    each axis scaled to unit standard deviation are printed beside them.
+    The pictures are twelve bundled photographs (4000 + 4000 frames) and, with CONTRAST_DATA,
+    fifteen outdoor scenes of BSDS500 (5000 + 5000). They are so few that the result depends on
+    which of them hide the digits, so there are twelve random assignments. Silhouettes are of the
+    unscaled latent variables, as in the paper. The values with each axis scaled to unit standard
+    deviation are printed beside them.
 
-    Each dataset is standardised on its own, as in the authors' scripts: in raw pixels gamma' = 0.8
-    is a weaker contrast where the background's pictures vary less than the foreground's, and an
-    invalid one where they vary more.
+    Each dataset is standardised separately, as in the authors' scripts. In raw pixels gamma' = 0.8
+    would be a weaker contrast if the background's pictures vary less than the foreground's, and an
+    invalid one if they vary more.
     """
     g = DIGITS_GAMMA
 
@@ -160,13 +161,14 @@ def digits(report: Report) -> None:
 def noise(report: Report) -> None:
     """Fig. 7: noise of variance 0 to 5 in every feature of the paper's mice.
 
-    Ten datasets of each variance (the paper has 100, for narrower whiskers). As in the paper, the
-    contrast of each method is tuned on each dataset, with the labels, to the best silhouette of the
-    latent variables as they are. Beside it stand the same with each axis scaled to unit standard
-    deviation, and at the automatic contrasts, which use no labels.
+    There are ten datasets of each variance; the paper has 100. As in the paper, the contrast of
+    each method is tuned with the labels on each dataset, to the best silhouette of the unscaled
+    latent variables. The silhouettes with each axis scaled to unit standard deviation, and those at
+    the automatic contrasts, which use no labels, are printed too.
 
-    At one contrast both methods have the same axes. With scaled axes cPCA, tuned over a range that
-    contains PCPCA's, cannot be worse; the paper does not give its grid for cPCA.
+    At equal contrast both methods have the same axes. With scaled axes cPCA cannot be worse,
+    because it is tuned over a range that contains PCPCA's. The paper does not give its grid for
+    cPCA.
     """
     data = load_mouse_protein()
     alphas = np.append(0.0, np.geomspace(0.1, 241, 30))  # up to where the paper's cPCA ends
@@ -210,7 +212,7 @@ def noise(report: Report) -> None:
 
 
 def drawn(X: Any, Y: Any, gamma: float, draws: int) -> tuple[Any, bool]:
-    """Return draws of the posterior, and whether it sits on its floor."""
+    """Return draws of the posterior, and whether its noise variance is at the lower limit."""
     model = PCPCA(1).fit(X, background=Y)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ContrastWarning)
@@ -264,9 +266,9 @@ def rate(report: Report) -> None:
     """Fig. 12: share of draws whose divergence from the best parameters exceeds C / sqrt(rows).
 
     The foreground is one Gaussian of the covariance above. The divergence is sqrt(R - R*). The
-    paper leaves C, gamma and covariances open, and takes d = 2 in two dimensions, where the noise
-    has none left: here C = 3, gamma' = 0.5 and d = 1. The divergence times sqrt(rows) stays about
-    constant, which is the rate.
+    paper does not give C, gamma and the covariances. It takes d = 2 in two dimensions, which leaves
+    no dimension for the noise. Here C = 3, gamma' = 0.5 and d = 1. The divergence times sqrt(rows)
+    stays about constant, as the theoretical rate says.
     """
     inner = SHARED + APART**2 * np.outer(BETWEEN, BETWEEN)
     contrast = inner - RATE_GAMMA * SHARED
@@ -316,7 +318,7 @@ def pooled_ppca(*sets: Any) -> PCPCA:
 
 
 def imputation_error(model: PCPCA, gaps: Any, truth: Any) -> float:
-    """Return the mean over rows of the mean squared error of the values removed."""
+    """Return the mean squared error of the imputed values in each row, averaged over rows."""
     some = np.isnan(gaps).any(axis=1)
     if not some.any():
         return np.nan
@@ -325,12 +327,13 @@ def imputation_error(model: PCPCA, gaps: Any, truth: Any) -> float:
 
 
 def missing(report: Report) -> None:
-    """Fig. 13 (Sec. 7.3.1): simulated sets, of which a share p of all values is removed.
+    """Fig. 13 (Sec. 7.3.1): simulated data with a share p of all values removed.
 
-    Foreground and background from PPCA models of their own, D = 10, d = 2, n = m = 100, unit noise;
-    means over 8 sets. The paper gives no gamma: half of gamma_max_, and "auto". Beside PCPCA stand
-    PPCA of both datasets pooled, as in the paper, and PPCA of the foreground alone. Log-densities
-    are of 1000 complete held-out foreground rows.
+    Foreground and background come from separate PPCA models with D = 10, d = 2, n = m = 100 and
+    unit noise. Values are means over 8 datasets. The paper does not give gamma; here it is half of
+    gamma_max_, and "auto". PCPCA is compared with PPCA of both datasets pooled, as in the paper,
+    and with PPCA of the foreground alone. Log-densities are of 1000 complete foreground rows that
+    were not fitted.
     """
     table, apart = [], []
     print("log-density; error of imputation: " + ", ".join(NAMES))
@@ -374,11 +377,11 @@ def missing(report: Report) -> None:
 def mice_with_gaps(report: Report) -> None:
     """Figs. 13 and 14 (Sec. 7.3.2): the paper's mice, 20, 60 and 90% removed, five masks.
 
-    Each set is standardised by its observed values, d = 2. gamma' is the paper's 0.2, and half of
-    the gamma_max_ of the rows without gaps. Silhouettes are of the posterior means of all 270
-    foreground mice, as they are: of the complete rows in the paper's form, else of the rows with
-    their gaps. "Zero-filled" replaces NaN by 0 before standardising, as in the papers' scripts,
-    "mean-filled" after it.
+    Each dataset is standardised by its observed values, and d = 2. gamma' is 0.2 as in the paper,
+    and half of the gamma_max_ of the rows without gaps. Silhouettes are of the unscaled posterior
+    means of all 270 foreground rows. The paper's form takes the posterior means of the complete
+    rows, the others those of the rows with gaps. "Zero-filled" replaces NaN by 0 before
+    standardising, as in the papers' scripts. "Mean-filled" replaces NaN by 0 after standardising.
     """
     raw = load_mouse_protein(raw=True)
     levels, behind, labels = raw.foreground, raw.background, raw.labels

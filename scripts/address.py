@@ -3,8 +3,9 @@
 python scripts/address.py                                 # fails, in words, where it is missing
 python scripts/address.py https://github.com/OWNER/NAME   # writes it
 
-It stands in `[project.urls]`, in CITATION.cff, and as the base of the links and pictures that the
-README has on a package index, in the substitutions of pyproject.toml; until then they are left out.
+The address is written into `[project.urls]`, into CITATION.cff, and into the substitutions of
+pyproject.toml. With these substitutions the links and pictures of the README work on a package
+index. Until the address is written, the README on a package index has neither.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ LINK = r"\[([^\]]*)\]\((?!https://)([^)]*)\)"  # to a path of the repository; wi
 
 
 def substitutions(address: str) -> str:
-    """What pyproject.toml does to the README that a package index shows."""
+    """Return the lines of pyproject.toml that complete the README's links for a package index."""
     rules = [
         f"{{ pattern = '{sign}{LINK}', replacement = '{sign}[\\1]({address}/{kind}/main/\\2)' }}"
         for sign, kind in (("!", "raw"), ("", "blob"))
@@ -28,7 +29,7 @@ def substitutions(address: str) -> str:
 
 
 def missing(root: Path) -> list[str]:
-    """Where the address of `[project.urls]` is not, or all places while it is not known."""
+    """Return a message for each place that lacks the address of `[project.urls]`."""
     text = (root / "pyproject.toml").read_text(encoding="utf-8")
     address = tomllib.loads(text)["project"].get("urls", {}).get("Repository")
     if not address:
@@ -42,7 +43,7 @@ def missing(root: Path) -> list[str]:
 
 
 def write(root: Path, address: str) -> None:
-    """Put it in all three places, in the stead of an older one."""
+    """Write the address into all three places, and replace an older one."""
     if not re.fullmatch(r"https://[\w.-]+(/[\w.-]+)+", address):
         raise SystemExit(f"address: {address!r} is not like https://github.com/OWNER/NAME")
     project, citation = root / "pyproject.toml", root / "CITATION.cff"
@@ -70,7 +71,7 @@ def write(root: Path, address: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """One argument writes, none checks."""
+    """Write the address if it is given, then check all places."""
     if arguments:
         write(ROOT, arguments[0].rstrip("/"))
     problems = missing(ROOT)

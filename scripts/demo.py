@@ -1,4 +1,4 @@
-"""The three packages on real data: printed numbers, and pictures in demo-output/.
+"""Show the three packages on real data: print numbers, and save pictures in demo-output/.
 
 Run it through ``scripts/demo.sh``, which sets everything up and finds a display.
 """
@@ -188,7 +188,7 @@ def _pca_of_patches(image: np.ndarray) -> np.ndarray:
 
 
 def _error(frames: np.ndarray, clean: np.ndarray) -> float:
-    """Mean squared error after the best affine fit of each frame."""
+    """Return the mean squared error after the best affine fit of each frame."""
     frames = frames - frames.mean(axis=1, keepdims=True)
     clean = clean - clean.mean(axis=1, keepdims=True)
     slope = (frames * clean).sum(axis=1) / (frames**2).sum(axis=1)

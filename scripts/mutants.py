@@ -2,15 +2,16 @@
 
     python scripts/mutants.py contrast_core/rows contrast_core/moments --number 60 --seed 0
 
-Draws mutations at random from the given files and folders (an operator, a comparison, a constant by
-one, minimum for maximum, an axis, a sign, a statement left out), applies each to a copy of the
-project, and runs the tests that execute the mutated line. Prints the share that is caught and every
-survivor. A survivor that changes no result is listed in `mutants.toml` with the reason, and is not
-counted. The exit status is 1 if less than `--least` is caught.
+The script draws mutations at random from the given files and folders. A mutation changes an
+operator, a comparison, a constant, an axis or a sign, swaps minimum and maximum, or removes a
+statement. Each is applied to a copy of the project, and the tests that execute the mutated line are
+run. The script prints the share of mutations that is caught, and every survivor. A survivor that
+changes no result is listed in `mutants.toml` with the reason, and is not counted. The exit status
+is 1 if the share is below `--least`.
 
-Which tests execute a line is measured once, with coverage contexts, and kept in `--coverage`.
-Machine code of numba is not traced: lines without tests take those of their whole file.
-Needs the extra `test`, and a system that can fork processes.
+The script measures once, with coverage contexts, which tests execute a line, and keeps the result
+in `--coverage`. Machine code of numba is not traced, so a line without tests is tested by all tests
+of its file. The script needs the extra `test`, and a system that can fork processes.
 """
 
 from __future__ import annotations
@@ -48,15 +49,15 @@ SWAPS |= {there: here for here, there in SWAPS.items()}
 
 
 class Mutation(NamedTuple):
-    """Bytes of a file from `start` to `stop`, and what takes their place."""
+    """Replacement of the bytes of a file from `start` to `stop`."""
 
     path: Path
     line: int
     start: int
     stop: int
     new: str
-    code: str  # the line as it was
-    changed: str  # and as it is then
+    code: str  # the original line
+    changed: str  # the mutated line
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.code}  ->  {self.changed}"
@@ -66,7 +67,7 @@ class Mutation(NamedTuple):
 
 
 def mutations(path: Path, root: Path = ROOT) -> list[Mutation]:
-    """Every mutation of a file."""
+    """Return all mutations of a file."""
     source = (root / path).read_bytes()
     lines = source.splitlines(keepends=True)
     begins = [sum(map(len, lines[:number])) for number in range(len(lines) + 1)]
@@ -124,7 +125,7 @@ def mutations(path: Path, root: Path = ROOT) -> list[Mutation]:
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Nodes that compute: without annotations, decorators and the words of errors."""
+    """Yield the nodes that compute, without annotations, decorators and error messages."""
     yield node
     left_out = {"annotation", "returns", "decorator_list", "type_params"}
     for name, value in ast.iter_fields(node):
@@ -138,7 +139,7 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def measured(data_file: Path, packages: list[Path], tests: list[str]) -> coverage.CoverageData:
-    """Return which tests execute which line, from the file if it is there."""
+    """Return which tests execute each line, read from the file if it exists."""
     if not data_file.exists():
         print("mutants: measuring which tests execute which line", file=sys.stderr)
         folders = [path if path.is_dir() else path.parent for path in packages]
@@ -203,7 +204,7 @@ def outcome(root: Path, tests: list[str], seconds: float) -> str:
 
 
 def equivalent(mutation: Mutation) -> str:
-    """Why a mutation changes no result; nothing if it is not known to be such."""
+    """Return the reason why a mutation changes no result, or "" if none is known."""
     known = tomllib.loads(KNOWN.read_text(encoding="utf-8")).get("equivalent", [])
     for one in known:
         change = (str(mutation.path), mutation.code, mutation.changed)
