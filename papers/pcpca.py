@@ -39,8 +39,9 @@ NAMES = ("pooled PPCA", "foreground PPCA", "half of gamma_max_", "automatic gamm
 def toy(report: Report) -> None:
     """Fig. 2: degrees by which the toy's axis turns as gamma' grows.
 
-    There are twenty draws as in the paper, and with CONTRAST_DATA the authors' own draw. If gamma'
-    = 0.9 is outside the valid range, 0.95 of the largest valid value is used instead.
+    The study draws twenty datasets as the paper describes; with CONTRAST_DATA it also uses the
+    authors' own data. Where gamma' = 0.9 is outside the valid range, 0.95 of the largest valid
+    value is used instead.
     """
     drawn_sets = (make_toy(random_state=seed) for seed in range(20))
     sets = [(one.foreground, one.background) for one in drawn_sets]
@@ -223,11 +224,12 @@ def drawn(X: Any, Y: Any, gamma: float, draws: int) -> tuple[Any, bool]:
 def axes(report: Report) -> None:
     """Fig. 11: draws of the Gibbs posterior of the toy with 30, 60 and 300 rows, five seeds.
 
-    gamma' = 0.85, D = 2, d = 1; the foreground is two groups at (-1.5, 1.5) and (1.5, -1.5), all
-    with covariance [[4, 2.6], [2.6, 4]]. The spread of the axes is 1 minus the length of the mean
-    of doubled angles: 0 where all draws agree, 1 where they are uniform. At so strong a contrast
-    the closed form has no positive noise variance in a third of the sets: there the posterior sits
-    on its floor (*) and is narrow however few the rows, so spreads are compared in the others.
+    The parameters are gamma' = 0.85, D = 2 and d = 1. The foreground has two groups at (-1.5, 1.5)
+    and (1.5, -1.5); all data have the covariance [[4, 2.6], [2.6, 4]]. The spread of the axes is 1
+    minus the length of the mean of doubled angles: 0 if all draws agree, 1 if they are uniform. At
+    so strong a contrast the closed form has no positive noise variance in a third of the datasets.
+    There (*) the posterior sits on the floor of the noise variance, and it is narrow for any number
+    of rows. Spreads are therefore compared only in the other datasets.
     """
     import arviz
 

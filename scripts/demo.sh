@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The three packages on real data, in one command on a bare machine; pictures in demo-output/.
+# Runs the three packages on real data, also on a bare machine, and saves pictures in demo-output/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 scripts/setup.sh
-# On a busy machine more BLAS threads than idle cores make these small problems crawl.
+# With more BLAS threads than idle cores these small problems become very slow.
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}"
 run=(.venv/bin/python scripts/demo.py)
 if [ "$(uname -s)" = Linux ] && [ -z "${DISPLAY:-}" ] && [ -z "${WAYLAND_DISPLAY:-}" ]; then

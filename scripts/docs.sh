@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The documentation into docs/_build/html: draws its pictures, and takes every warning for an error.
-# Without network. Arguments go to sphinx.
+# Draws the pictures of the documentation and builds it into docs/_build/html. Warnings are errors.
+# The build needs no network. Arguments go to sphinx.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# What is uploaded, built into dist/ and tried: the wheel with each extra in an empty environment, imports
-# only; and some tests from the unpacked sdist. Needs a package index. At the end it refuses while the public
-# address of the repository is not known (scripts/address.py), for what is uploaded cannot be changed.
-# PYTHONS="3.11 3.13" chooses interpreters, EXTRAS="- scanpy" extras (- is none). TORCH=torch==2.13.0+cpu, or
-# a wheel, tries the extra torch with that build; the index's own brings gigabytes of CUDA.
+# Builds the wheel and the sdist into dist/ and tests them: it imports the wheel with each extra in an
+# empty environment, and runs some tests from the unpacked sdist. It needs a package index. It fails at
+# the end if the public address of the repository is not known (scripts/address.py), because an
+# uploaded release cannot be changed.
+# PYTHONS="3.11 3.13" chooses interpreters, EXTRAS="- scanpy" extras (- means none). TORCH=torch==2.13.0+cpu, or
+# a wheel, tests the extra torch with that build; the index's default build brings gigabytes of CUDA.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -26,7 +27,7 @@ imports_of() {
 }
 
 pythons="${PYTHONS:-3.11}"
-cd "$work" # not the repository: its packages would be imported
+cd "$work" # in the repository, its own packages would be imported
 for python in $pythons; do
     for extra in ${EXTRAS:-- scanpy napari posterior dask fast ${TORCH:+torch}}; do
         "$uv" venv --quiet --clear --python "$python" env

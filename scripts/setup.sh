@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes .venv with everything that the demo and the tests need, and on Debian or Ubuntu installs the
-# system packages they need first, where it may. Quick when there is nothing to do.
-# SYSTEM_PACKAGES=skip goes on without them; what opens a window then fails.
+# Makes .venv with everything that the demo and the tests need. On Debian or Ubuntu it first installs
+# the system packages they need, if it has the permission. It is quick if nothing is missing.
+# SYSTEM_PACKAGES=skip goes on without these packages; programs that open a window then fail.
 # PYTHON=/path/to/python chooses the interpreter; otherwise the first fitting one is taken.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -35,7 +35,7 @@ apt_installed() {
 apt_install() {
     local as_root=""
     if [ "$(id -u)" -ne 0 ]; then
-        # Asks for a password only where somebody is there to give it.
+        # sudo asks for a password only in an interactive terminal.
         if command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
             as_root="sudo"
         else
@@ -50,8 +50,8 @@ apt_install() {
             install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
-# Waits for another apt to end, as a new machine often has one running: the option of apt for that
-# holds for installing, not for updating.
+# Waits for another apt to end, because a new machine often has one running. The waiting option of
+# apt works for installing, but not for updating.
 apt_update() {
     local output attempt
     for attempt in {1..120}; do

@@ -14,13 +14,14 @@ from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 # With more BLAS threads than idle cores, a small eigenproblem takes up to 50 times as long. The
-# variables reach what is imported from now on, and the processes that tests start.
+# variables act on libraries that are loaded later, and on processes that tests start.
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
-threadpoolctl.threadpool_limits(limits=1)  # and what is loaded already
+threadpoolctl.threadpool_limits(limits=1)  # acts on libraries that are already loaded
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-# Drawn examples are the same in every run. `--hypothesis-profile explore` draws new and more ones.
+# Hypothesis draws the same examples in every run. `--hypothesis-profile explore` draws other and
+# more examples.
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("explore", deadline=None, max_examples=500)
 settings.load_profile("fixed")
@@ -29,7 +30,7 @@ NEEDS_TORCH = ("CVAE(", ".cvae(", 'inference="vi"', "torch")  # as examples call
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Examples in docstrings that call what needs torch are skipped where it is not."""
+    """Skip the examples in docstrings that need torch if it is not installed."""
     if find_spec("torch") is None:
         for item in items:
             if isinstance(item, pytest.DoctestItem):
@@ -39,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectReport | None:
-    """Look for no examples in tests: a test module that cannot be imported would be skipped."""
+    """Collect no doctests from test modules: one that cannot be imported would be skipped."""
     if isinstance(collector, DoctestModule):
         return pytest.CollectReport(collector.nodeid, "passed", None, [])
     return None
@@ -47,7 +48,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectRep
 
 @pytest.fixture(autouse=True)
 def no_open_figures() -> Iterator[None]:
-    """Figures that an earlier test or example left open are none of this one's, nor the reverse."""
+    """Close the figures that earlier tests or examples left open."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:
         pyplot.close("all")
@@ -56,7 +57,7 @@ def no_open_figures() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def contrast_data() -> Path:
-    """The folder of larger real data sets that `CONTRAST_DATA` names; skips where there is none."""
+    """Return the folder that `CONTRAST_DATA` names, or skip the test if it is not set."""
     folder = os.environ.get("CONTRAST_DATA")
     if not folder:
         pytest.skip("CONTRAST_DATA does not name the folder of the larger real data sets")

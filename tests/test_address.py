@@ -29,7 +29,9 @@ def root(tmp_path: Path) -> Path:
     for name in ("pyproject.toml", "CITATION.cff"):
         shutil.copy(ROOT / name, tmp_path)
     text = (tmp_path / "pyproject.toml").read_text(encoding="utf-8")
-    text = re.sub(r"\[project\.urls\]\n(?:.+\n)*\n", "", text)  # once it is known, too
+    text = re.sub(
+        r"\[project\.urls\]\n(?:.+\n)*\n", "", text
+    )  # in case the address is already written
     (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
     return tmp_path
 
@@ -48,7 +50,7 @@ def test_one_call_writes_it_everywhere_and_another_replaces_it(
     assert all("older" not in path.read_text(encoding="utf-8") for path in root.iterdir())
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["project"]["urls"]["Repository"] == ADDRESS
-    assert project["project"]["entry-points"]  # what stands around it is as it was
+    assert project["project"]["entry-points"]  # the surrounding text is unchanged
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     hook = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
     for change in hook["substitutions"]:

@@ -1,4 +1,4 @@
-"""The pages in docs/: their Python runs, prints what they say, and the reference is complete."""
+"""The Python code of the pages in docs/ prints the output shown, and the reference is complete."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ PAGES = [
     for page in sorted(DOCS.rglob("*.md"))
     if "```python" in page.read_text(encoding="utf-8") and "_build" not in page.parts
 ]
-# What a page prints stands in a block of text directly under that of Python.
+# The output of a Python block stands in a text block directly below it.
 BLOCK = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.M | re.S)
 NUMBER = re.compile(r"-?\d+(?:\.(\d+))?(?:e[+-]?\d+)?")
 
 
 def _says(printed: str, shown: str) -> bool:
-    """Compare words exactly, and numbers to two units of the last digit shown but never over 5%.
+    """Return whether the words are equal, and numbers differ by rounding only.
 
-    Different builds of BLAS round differently.
+    Numbers may differ by two units of the last digit shown, but by at most 5%, because different
+    builds of BLAS round differently.
     """
     if NUMBER.sub("#", printed).split() != NUMBER.sub("#", shown).split():
         return False
@@ -82,7 +83,7 @@ def test_the_reference_has_every_public_name() -> None:
             r"currentmodule:: (\S+)\n\n.*?toctree: generated\n\n(.*?)```", text, re.S
         ):
             listed.setdefault(module, set()).update(names.split())
-    # Of a package, what is documented on pages of its own.
+    # These submodules have pages of their own.
     own_pages = {"datasets", "images", "pairing"}
     for module, names in listed.items():
         top = {name for name in names if "." not in name}

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 PACKAGES = ("contrast_core", "scanpy_ext", "napari_plugin")
 
-# What each makes public is in its `__all__`, which the reference lists (test_docs.py).
+# The `__all__` of each module holds its public names, and the reference lists them (test_docs.py).
 MODULES = (
     *("contrast_core", "contrast_core.datasets", "contrast_core.images", "contrast_core.pairing"),
     *("scanpy_ext", "scanpy_ext.get", "scanpy_ext.pp", "scanpy_ext.tl", "scanpy_ext.pl"),
@@ -90,7 +90,7 @@ def test_importing_the_core_loads_nothing_heavy() -> None:
 
 
 def _packages_loaded(code: str, before: str) -> set[str]:
-    """Packages that an import brings beyond those of `before` and Python's own."""
+    """Return the packages that `code` loads beyond those of `before` and the standard library."""
     listed = f"{before}\nimport sys\nold = set(sys.modules)\n{code}\nprint(*set(sys.modules) - old)"
     return {name.split(".")[0] for name in _python(listed).split()} - sys.stdlib_module_names
 

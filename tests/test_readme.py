@@ -1,4 +1,4 @@
-"""Each of the README's Python blocks runs pasted alone, and its links work wherever it is read."""
+"""Each Python block of the README runs alone, and its links work wherever it is shown."""
 
 from __future__ import annotations
 

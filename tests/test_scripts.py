@@ -1,4 +1,4 @@
-"""The set-up script, with stand-ins for the commands that change the machine."""
+"""The set-up script, tested with replacements for the commands that change the machine."""
 
 from __future__ import annotations
 

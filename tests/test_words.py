@@ -18,7 +18,7 @@ MODULES = {
     "contrast_core": ("", ".datasets", ".images", ".pairing"),
     "scanpy_ext": (".pp", ".tl", ".pl", ".get"),
 }
-HOMONYMS = {"level", "moments"}  # of two kinds; the page says which
+HOMONYMS = {"level", "moments"}  # parameters with two meanings, which the page states
 
 
 def functions(package: str) -> Iterator[tuple[str, Any]]:

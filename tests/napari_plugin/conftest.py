@@ -134,7 +134,7 @@ def picture(viewer, dock):
 
 @pytest.fixture
 def notified():
-    """A function that returns severity and text of the notifications since the test began."""
+    """Return a function that lists severity and text of all notifications during the test."""
     start = len(notification_manager.records)
     return lambda: [
         (str(record.severity), record.message) for record in notification_manager.records[start:]
@@ -142,7 +142,7 @@ def notified():
 
 
 class Endless:
-    """Work that goes on until it is cancelled; `doing` is what it reports."""
+    """Work that goes on until it is cancelled; it reports the text `doing`."""
 
     def __init__(self, doing="Reading"):
         self.started, self.stopped = threading.Event(), threading.Event()

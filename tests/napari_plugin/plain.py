@@ -13,23 +13,23 @@ MEMORY = 2**33
 
 
 def task_of(pair, samples, settings=None, place=()):
-    """A task with memory enough."""
+    """Return a task with enough memory."""
     return Task(pair, samples, settings or Settings(), place, MEMORY)
 
 
 def run(pair, samples, settings=None):
-    """Solution and denoised images, in memory."""
+    """Return the solution and the denoised images in memory."""
     solution = fit(pair, samples, settings or Settings(), no_report)
     return solution, solution.apply(pair.foreground)
 
 
 def pair_of(film):
-    """Cells, and frames without them."""
+    """Return a pair of image and background layers from a film."""
     return Pair(Images("cells", film[0]), Images("empty", film[1]))
 
 
 def marked(n, *background):
-    """A mask of frames."""
+    """Return a mask of `n` frames with the background frames marked."""
     mask = np.zeros(n, dtype=bool)
     mask[slice(*background)] = True
     return mask

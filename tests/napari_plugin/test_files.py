@@ -1,4 +1,4 @@
-"""Results and models in files, and folders of them, without a window."""
+"""Tests, without a window, of saving results and models and of processing folders."""
 
 from __future__ import annotations
 

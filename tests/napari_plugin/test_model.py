@@ -252,7 +252,7 @@ def test_the_automatic_method_is_that_of_the_core(fringes, film):
     ],
 )
 def test_projections_are_those_of_the_core_at_every_position(film, method, kind, parameter, rule):
-    """Image, weights and scores, at the start and wherever the slider is moved."""
+    """Image, weights and scores agree at the start and at other positions of the slider."""
     X, Y = (stack.reshape(-1, 30) for stack in film)
     task = task_of(pair_of(film), Frames(), Settings(method, n_components=3), (0,))
     outcome = run_task(task, no_report)
@@ -294,7 +294,7 @@ def test_a_process_ends_when_it_is_cancelled():
 
     with pytest.raises(Cancelled):
         compute(report, 10_000, time.sleep, 60)
-    assert time.perf_counter() - reports[-1] < 30  # of the minute that it would have taken
+    assert time.perf_counter() - reports[-1] < 30  # without the cancellation it takes a minute
 
 
 @pytest.mark.slow
@@ -337,7 +337,7 @@ def test_estimates_grow_with_the_images_and_say_what_is_lazy():
 
 @pytest.fixture
 def computed(monkeypatch):
-    """Sizes of the blocks that were computed on view."""
+    """Return the list of sizes of the blocks that were computed for display."""
     sizes, original = [], _solve.Solution.apply
 
     def apply(self, images, *others):

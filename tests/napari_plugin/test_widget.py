@@ -105,7 +105,7 @@ def test_a_dock_opened_beside_two_films_runs_the_automatic_method(viewer, film, 
     ready.widget.view.value = "Weights"
     assert viewer.layers["cells weights"].data.shape[1:] == (1, 6, 5)
     ready.wait_for_all()
-    assert "no structure" in ready.verdict  # white noise is no background to be learnt
+    assert "no structure" in ready.verdict  # white noise has no structure to be learnt
     assert ready.widget.verdict.light == "instead"
     assert notified() == []
 
@@ -139,7 +139,7 @@ def test_weights_scatter_and_image_follow_the_slider(viewer, ready, film, qtbot)
         np.testing.assert_allclose(ready.data("cells removed") + found, film[0], atol=1e-5)
         assert ready.words == words
     assert ready.names[2:] == ["cells denoised", "cells weights", "cells removed"]
-    viewer.layers.remove(denoised)  # and then nothing of it is kept, and the slider moves nothing
+    viewer.layers.remove(denoised)  # then the dock forgets the result, and the slider has no effect
     assert (ready.widget.results.shown, ready.verdict) == ([], "")
     assert viewer.layers["cells"].visible
     ready.method.suppression.value = 20
@@ -198,7 +198,7 @@ def test_results_lie_and_look_as_their_source_does(viewer, dock, film, notified)
     assert (denoised.blending, denoised.gamma, denoised.colormap.name) == tuple(look.values())
     assert (denoised.units, denoised.axis_labels) == (source.units, source.axis_labels)
     np.testing.assert_allclose(denoised.scale, source.scale)
-    assert viewer.dims.last_used == 2  # the slider that was active, behind that of the components
+    assert viewer.dims.last_used == 2  # the axis that was active; the components come first
     assert place_in(viewer, source) == looked_at
 
     assert weights.data.shape == (3, 1, 1, 6, 5)
@@ -211,7 +211,7 @@ def test_results_lie_and_look_as_their_source_does(viewer, dock, film, notified)
             np.testing.assert_allclose(index[[0, 3, 4]], (2, *pixel), atol=1e-9)
             assert (np.abs(index[1:3]) < 0.5).all()
     dock.wait_for_all()
-    assert notified() == []  # such as of units that do not agree
+    assert notified() == []  # for example none about inconsistent units
 
 
 def test_a_box_marks_the_same_pixels_under_any_scale(viewer, picture):
@@ -255,7 +255,7 @@ def test_channels_are_run_one_by_one_with_backgrounds_of_their_own(viewer, dock,
     viewer.add_labels(np.pad(np.ones((30, 30), int), ((0, 34), (0, 34))), name="marked")
     dock.choose("cells", "marked", side=8)
     assert dock.choices.axis.value == axis
-    assert len(dock.choices.axis.choices) == 3  # neither height nor width
+    assert len(dock.choices.axis.choices) == 3  # height and width are not offered
     dock.choices.ticks[1].value = False
     dock.run()
     assert dock.names[2:] == ["cells channel 0 denoised", "cells channel 2 denoised"]
@@ -272,7 +272,7 @@ def test_channels_are_run_one_by_one_with_backgrounds_of_their_own(viewer, dock,
 
 
 def put_on_screen(layer, corners):
-    """Set the pixels that are on screen; a redraw by napari, at any moment, leaves them so."""
+    """Set the corner pixels of the visible part, so that a redraw by napari keeps them."""
     layer._update_draw = lambda *_, **__: None
     layer.corner_pixels = np.array(corners)
 
@@ -318,7 +318,7 @@ def test_preview_of_a_large_pyramid_reads_what_is_on_screen_only(viewer, dock):
     pyramid = viewer.add_image([Counted(), fine[::4, ::4]], name="pyramid", scale=(0.5, 0.25))
     viewer.add_labels(np.ones((30, 30), dtype=int), scale=(0.5, 0.25), name="marked")
     pyramid.data_level = 1
-    put_on_screen(pyramid, [[200, 210], [230, 240]])  # of the level that is drawn
+    put_on_screen(pyramid, [[200, 210], [230, 240]])  # in pixels of the level that is drawn
     dock.choose("pyramid", "marked", side=8)
     read.clear()
     dock.run("preview")
@@ -329,7 +329,7 @@ def test_preview_of_a_large_pyramid_reads_what_is_on_screen_only(viewer, dock):
     assert (first <= (800, 840)).all()
     assert (last >= (920, 960)).all()
     put_on_screen(pyramid, [[0, 0], [639, 639]])
-    dock.run("preview")  # of all of it: the middle of the screen
+    dock.run("preview")  # the visible part is too large, so the preview shows its middle
     assert viewer.layers["pyramid preview"].data.size <= 1000**2
 
 
@@ -366,7 +366,7 @@ def test_one_control_shows_original_denoised_removed_and_weights(viewer, ready):
         ready.widget.component.value = 1
         assert viewer.dims.point[0] == 1
         view.value = "Original"
-        assert shown() == ["cells"]  # and no image that lies over it
+        assert shown() == ["cells"]  # no other image lies over it
         view.value = "Denoised"
 
 
@@ -417,7 +417,7 @@ def test_files_are_written_and_a_saved_model_is_applied(viewer, picture, tmp_pat
     again = viewer.layers["cells denoised [1]"]
     np.testing.assert_allclose(again.data.compute(), expected, atol=1e-5)
     picture.wait_for_all()
-    picture.method.suppression.value = 75  # and its slider lives on
+    picture.method.suppression.value = 75  # the slider still works
     picture.wait_for_all()
     assert again.metadata["contrast-suite"]["suppression"] == 0.75
     answer("ask_for_folder", tmp_path, tmp_path / "results")
@@ -453,7 +453,7 @@ def _all_of(container):
 
 
 def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot):
-    """A screen of 1920 x 1080 at a scale of two has half as many of Qt's pixels on each side."""
+    """The dock fits a 1920 x 1080 screen at a scale of two, where Qt counts 960 x 540 pixels."""
     viewer = make_napari_viewer(show=True)
     dock = viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]
     dock.method.method.value = "cpca"
@@ -466,7 +466,7 @@ def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot)
     for native in (dock.run.native, dock.preview.native, dock.frames):
         assert native.focusPolicy() & Qt.FocusPolicy.TabFocus
     assert 300 <= dock.native.minimumSizeHint().width() <= 400
-    assert dock.native.minimumSizeHint().height() < 400  # whatever is above it
+    assert dock.native.minimumSizeHint().height() < 400  # for any content
     viewer.window.resize(1280, 720)
     scroll, inside, slider = dock._scroll, dock._all.native, dock.method.suppression.native
     bar = scroll.verticalScrollBar()
@@ -485,9 +485,9 @@ def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot)
     there = bar.value()
     dock._on_progress(1, 2, "Reading")
     QApplication.processEvents()
-    assert abs(bar.value() - there) <= 1  # whoever reads on while it works is left there
+    assert abs(bar.value() - there) <= 1  # progress does not scroll the dock back
     bar.setValue(0)
-    dock.run.native.click()  # which is refused, in words that are scrolled to
+    dock.run.native.click()  # the run is refused, and the dock scrolls to the message
     words = dock.status.native
 
     def top():
@@ -517,13 +517,17 @@ def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch)
     dock.run()
     assert viewer.layers["cells denoised"].visible
     assert np.ptp(viewer.layers["cells denoised"]._slice.image.view) > 0
-    assert dock.widget.view.choices == ("Original", "Denoised", "Removed")  # of many images no map
+    assert dock.widget.view.choices == (
+        "Original",
+        "Denoised",
+        "Removed",
+    )  # many images have no map
     assert read[0] != threading.get_ident()
     assert threading.get_ident() not in computed
 
 
 def test_progress_paints_nothing_at_once(make_napari_viewer, qtbot):
-    """A canvas painted amid other events, its layers just removed, brought napari down."""
+    """Progress does not repaint a canvas at once: with layers just removed this crashed napari."""
     viewer = make_napari_viewer(show=True)
     dock = viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]
     dock.progress.visible = True
