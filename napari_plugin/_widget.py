@@ -101,8 +101,8 @@ class ContrastiveDenoising(Container[Widget]):
         inside = self._all.native
         inside.layout().addStretch()
         inside.setMinimumWidth(_WIDTH)
-        # The scroll area is made here, because of a scrollable container of magicgui, napari docks
-        # only the inside.
+        # The dock makes its own scroll area. If magicgui made it, napari would dock only the widget
+        # inside it.
         self._scroll.setWidget(inside)
         self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QFrame.Shape.NoFrame)

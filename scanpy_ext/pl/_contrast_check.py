@@ -32,9 +32,9 @@ def contrast_check(
 
     The left panel shows the composition of foreground and background. Check it first, because a
     cell type that the background lacks looks like an effect. If there are many donors and cell
-    types, this panel is a table. The colour of a cell of the table is the share of a type in the
-    foreground divided by its share in the background. Both numbers of cells are written where one
-    of them is 0.
+    types, this panel is a table, whose colours show ratios: the share of a donor's cells of one
+    type in the foreground, divided by their share in the background. Where one of the two numbers
+    of cells is 0, both numbers are written.
 
     The right panel shows the cross-fitted ratio (red). It should exceed the grey ratios, in which
     the controls of one donor are compared with the controls of another.
@@ -44,7 +44,7 @@ def contrast_check(
     adata
         Annotated data matrix on which `scanpy_ext.pp.contrast_check` was run.
     key
-        Name of the result in `.uns`: the method's, or the `key_added` that was given.
+        Name of the result in `.uns`: the name of the function, or the given `key_added`.
     {FIGURE}
 
     Returns

@@ -37,7 +37,7 @@ def contrast_curve(
     component
         A component, counted from 1. By default, the variances are summed over all components.
     key
-        Name of the result in `.uns`: the method's, or the `key_added` that was given.
+        Name of the result in `.uns`: the name of the function, or the given `key_added`.
     {FIGURE}
 
     Returns

@@ -45,7 +45,7 @@ def contrasts(
     n_genes
         Number of genes to show for each level. The genes with the largest loadings are shown.
     key
-        Name of the result in `.uns`: `contrasts`, or the `key_added` that was given to it.
+        Name of the result in `.uns`: `contrasts`, or the `key_added` that was given.
     {FIGURE}
 
     Returns

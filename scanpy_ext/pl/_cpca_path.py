@@ -48,7 +48,7 @@ def cpca_path(
     components
         The two components to draw, counted from 1: `(3, 4)` or `"3,4"`.
     key
-        Name of the result in `.uns`: the method's, or the `key_added` that was given.
+        Name of the result in `.uns`: the name of the function, or the given `key_added`.
     {FIGURE}
     **kwargs
         Passed on to `scanpy.pl.embedding`, such as `size`, `palette`, `cmap`, `legend_loc`.

@@ -33,7 +33,7 @@ def significance(
     adata
         Annotated data matrix on which `scanpy_ext.tl.significance` was run.
     key
-        Name of the result in `.uns`: the method's, or the `key_added` that was given.
+        Name of the result in `.uns`: the name of the function, or the given `key_added`.
     {FIGURE}
 
     Returns
