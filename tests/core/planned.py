@@ -1,4 +1,4 @@
-"""Moments and pairs in a chosen form, and plans with limits so low that small data exceed them."""
+"""Helpers that choose the form of moments and pairs, with limits that small data exceed."""
 
 from __future__ import annotations
 

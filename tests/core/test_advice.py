@@ -1,4 +1,4 @@
-"""Advice on whether a contrast is needed: its sentences, its figures and its level."""
+"""Tests of `contrast_advice`: its sentences, its numbers and the level of its p-values."""
 
 from __future__ import annotations
 

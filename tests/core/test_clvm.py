@@ -53,7 +53,7 @@ def test_without_salient_variables_it_is_probabilistic_pca_of_both() -> None:
     np.testing.assert_allclose(model.denoise(X), np.tile(model.mean_, (160, 1)))
 
 
-# What rows become
+# Scores and densities of rows
 
 
 # These warnings concern the components of CPCA.
@@ -161,7 +161,7 @@ def test_constant_features_change_nothing_but_the_density() -> None:
     np.testing.assert_allclose(padded.log_likelihoods_, plain.log_likelihoods_, rtol=1e-10)
 
 
-# What is refused, and what is said
+# Errors and warnings
 
 
 @pytest.mark.parametrize(

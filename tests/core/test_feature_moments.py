@@ -83,5 +83,5 @@ def test_scaling_sparse_rows_takes_little_more_than_its_result():
     scaled = scaled_features(rows)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # Dense rows would take ten times the values; temporaries of their size, three times.
+    # Dense rows would need ten times the memory of the values, and temporary arrays three times.
     assert peak < 1.5 * scaled.matrix.data.nbytes

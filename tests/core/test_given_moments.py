@@ -1,4 +1,4 @@
-"""Moments that the user gives instead of rows of data."""
+"""Tests of moments that the user gives instead of rows of data."""
 
 from __future__ import annotations
 

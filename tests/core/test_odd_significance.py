@@ -1,4 +1,4 @@
-"""Significance tests with odd units, estimators, numbers and shapes: correct, or refused."""
+"""Tests of significance functions with unusual arguments, which are correct or refused."""
 
 from __future__ import annotations
 

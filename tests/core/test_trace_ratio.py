@@ -150,8 +150,8 @@ def test_a_direction_apart_from_the_features_that_lead_is_found(seed: int) -> No
 
 def test_rounding_along_a_clear_direction_does_not_hold_up_those_that_nearly_tie() -> None:
     # This spectrum is like that of cell types: one direction stands out, and the next ones are
-    # close together, far above the other directions. The rounding error of sums over many rows is
-    # as large as their distance.
+    # close together, far above the other directions. `sums` simulates the rounding error of sums
+    # over many rows.
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(np.eye(D) + 0.3 * rng.normal(size=(D, D)) / D**0.5)[0]
     values = np.concatenate([[3.0, 3.8e-4, 3.7e-4], -np.geomspace(0.01, 140.0, D - 3)])

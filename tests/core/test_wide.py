@@ -1,4 +1,4 @@
-"""Tests with far more features than rows: the span of the rows, or products with the rows."""
+"""Tests with far more features than rows, solved in the span of the rows or by products."""
 
 from __future__ import annotations
 
