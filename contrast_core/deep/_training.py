@@ -17,9 +17,7 @@ Batch: TypeAlias = tuple[NDArray[Any], ...]
 Loss: TypeAlias = Callable[[tuple[Tensor, ...], torch.Generator], Tensor]
 
 _SMOOTHED = 3  # number of epochs over which the held-out loss is averaged
-_SAME_LOSS = (
-    1e-4  # relative difference of the loss of the same data on machines that round otherwise
-)
+_SAME_LOSS = 1e-4  # relative tolerance for equal losses, as other machines round differently
 _HELD_OUT_SEED = 0  # seed of every evaluation, so that epochs differ only by the weights
 
 

@@ -144,10 +144,8 @@ class _Objective:
         missing = torch.isnan(rows)
         left = torch.where(missing, 0.0, rows - of.means[side])
         seen = 1.0 - missing.double() if bool(missing.any()) else torch.ones_like(left[:1])
-        tensors: Any = (
-            loadings,
-            torch.exp(of.log_scale[0]),
-        )  # Any, because `Model` declares arrays
+        # `Model` declares arrays, so the tensors are typed as Any.
+        tensors: Any = (loadings, torch.exp(of.log_scale[0]))
         model: Any = Model(*tensors)
         weights = seen
         if self.tails == "entries":
