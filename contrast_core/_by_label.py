@@ -1,4 +1,4 @@
-"""A background taken from labels, so that foreground and background travel in one matrix."""
+"""Estimator that takes the background from labels, so that one matrix holds both datasets."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from contrast_core.rows import Rows, rows_of
 class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
     """Fit a contrastive estimator with the background given by labels.
 
-    ``fit(X, y)`` splits the rows: those whose label is `background` are the background, all
-    others the foreground. This is the form for cross-validation and for pipelines without
-    metadata routing, where a ``background=`` argument would be cut like the rows of X.
+    ``fit(X, y)`` splits the rows: rows whose label is `background` are the background, and all
+    others are the foreground. Use it for cross-validation, and for pipelines without metadata
+    routing, because they cannot pass a ``background=`` argument correctly.
 
     Parameters
     ----------
     estimator : estimator with ``fit(X, *, background)``
-        Cloned before it is fitted.
+        The contrastive estimator, which is cloned before it is fitted.
     background : label, default=0
         The label of background rows.
 
     Attributes
     ----------
     estimator_ : estimator
-        The fitted clone; its attributes and other methods are reached through it.
+        The fitted clone, which gives access to its other attributes and methods.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         y : array-like of shape (n,)
             A label per row.
         within, sample_weight : array-like of shape (n,), optional
-            A label or a weight for each row, where the estimator takes them (see `CPCA.fit`).
+            A label or a weight for each row, if the estimator accepts them (see `CPCA.fit`).
 
         Returns
         -------

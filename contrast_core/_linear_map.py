@@ -1,4 +1,4 @@
-"""Linear map from rows to scores and back: all that a fitted linear method needs for new rows."""
+"""Linear map from rows to scores and back, with which a fitted linear method treats new rows."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class LinearMap:
         R; a map without it only transforms. If R is the transpose of P and has orthonormal rows,
         ``P R`` is an orthogonal projector.
     offsets : dict of ndarrays of shape (n_features,), optional
-        What `denoise` can add back, by name.
+        Vectors that `denoise` can add to its result, by name.
 
     Raises
     ------
     ValueError, TypeError
-        If the shapes do not fit together, or these are no real numbers.
+        If the shapes do not fit together, or the values are not real numbers.
 
     Examples
     --------
@@ -84,13 +84,13 @@ class LinearMap:
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (n, n_features)
-            Rows; sparse ones stay sparse, stored ones are read in blocks.
+            Rows. Sparse rows stay sparse, and stored rows are read in blocks.
 
         Returns
         -------
         ndarray of shape (n, k)
-            ``(X - mean) @ projection``. For a dask array, a dask array, not yet computed; for a
-            tensor, a tensor on its device.
+            ``(X - mean) @ projection``. If X is a dask array, the scores are a dask array that is
+            not computed yet. If X is a tensor, they are a tensor on its device.
 
         Raises
         ------
@@ -110,7 +110,8 @@ class LinearMap:
         Returns
         -------
         ndarray of shape (n, n_features)
-            ``X @ reconstruction + mean``; of the kind that `X` is, as from `transform`.
+            ``X @ reconstruction + mean``. It is a dask array or a tensor if X is one, as for
+            `transform`.
 
         Raises
         ------
@@ -129,7 +130,7 @@ class LinearMap:
         return rows
 
     def denoise(self, X: MatrixLike | Rows, *, offset: str = "foreground") -> FloatArray:
-        r"""Rebuild rows from their scores, so that what the map does not keep is removed.
+        r"""Reconstruct rows from their scores, which removes the rest of each row.
 
         .. math:: \hat x = (x - \bar x) P R + \text{offset}
 
@@ -198,8 +199,8 @@ class LinearMap:
 
         .. math:: R = (W^\top P)^+ W^\top
 
-        Scores that are shrunk, as posterior means are, are stretched back; the pseudo-inverse
-        leaves those that were shrunk to zero at zero.
+        If scores are shrunk, as posterior means are, the reconstruction undoes the shrinkage.
+        Scores that were shrunk to zero stay at zero, because of the pseudo-inverse.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The contract of the contrastive methods that are computed from second moments."""
+"""Base class of the contrastive methods that are computed from second moments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from contrast_core.solve import (
     contrast_moments,
 )
 
-_FEW = 3  # features in other units; the raw counts of a few dozen genes may well hold nearly all
+# A warning is issued if this many features hold nearly all of the variance. The number is small,
+# because a few dozen genes may well hold nearly all of the variance of raw counts.
+_FEW = 3
 
 # Fitted attributes that are not set by a fit without a background.
 _OF_THE_BACKGROUND = {
@@ -43,8 +45,8 @@ class MomentContrast(LinearContrast):
     """Base of the methods that are computed from second moments.
 
     A subclass defines `_fit_moments`, and sets ``foreground_moments_`` and ``background_moments_``.
-    One that is PCA of the foreground at strength 0 sets `_background_is_optional`, and names in
-    `_rules` the words that its strength may be.
+    If the method is PCA of the foreground at strength 0, the subclass sets
+    `_background_is_optional`. `_rules` lists the words that are allowed as its strength.
     """
 
     _background_is_optional: ClassVar[bool] = False
@@ -76,23 +78,23 @@ class MomentContrast(LinearContrast):
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (n, n_features), or SecondMoments
-            Foreground; what `SecondMoments.from_data` reads. `PCPCA` and `CLVM` take missing
-            values: NaN, or a mask, in arrays, masked arrays and DataFrames in memory.
+            Foreground, in any form that `SecondMoments.from_data` reads. `PCPCA` and `CLVM` take
+            missing values: NaN, or a mask, in arrays, masked arrays and DataFrames in memory.
         y : ignored
         background : the same kinds, of shape (m, n_features), or a list of them, optional
-            Background, with the same features in the same order. Moments for all or for none. Of
-            several backgrounds the covariance is
-            :math:`C_Y = \sum_j w_j C_j`, each about its own mean. Without a background `CPCA` and
+            Background, with the same features in the same order. Either all datasets are moments,
+            or none is. The covariance of several backgrounds is :math:`C_Y = \sum_j w_j C_j`, where
+            each :math:`C_j` is taken about its own mean. Without a background, `CPCA` and
             `CPCAStar` are PCA of the foreground, and `PCPCA` is probabilistic PCA: the strength is
-            0, and attributes that describe the background are not set. The others need one.
+            0, and attributes that describe the background are not set. All other methods need a
+            background.
         within, background_within : array-like of shape (n,) and (m,), optional
-            A label for each row, such as its donor or batch. The covariances are then those
-            within each label, every row about its label's mean: what varies beyond the
-            differences between donors. For several backgrounds a list, with None for one without
-            labels.
+            A label for each row, such as its donor or batch. Each row is then centred by the mean
+            of its label, so that differences between donors do not count. For several backgrounds,
+            give a list, with None for a background without labels.
         sample_weight, background_weight : array-like of shape (n,) and (m,), optional
             A weight for each row, not negative; a row with the weight 3 counts as three rows. For
-            several backgrounds a list.
+            several backgrounds, give a list.
         background_mix : array-like of shape (number of backgrounds,), optional
             Positive weights :math:`w_j`, which are scaled to sum to one. By default each background
             counts the same, however many rows it has.
@@ -100,8 +102,9 @@ class MomentContrast(LinearContrast):
         Returns
         -------
         Self
-            With `within`, also `within_labels_` (G,) and `within_means_` (G, n_features): the
-            labels of the foreground and their means, which `transform` uses.
+            The fitted estimator. If `within` is given, it also has the attributes `within_labels_`
+            (G,) and `within_means_` (G, n_features): the labels of the foreground and their means,
+            which `transform` uses.
 
         Raises
         ------
@@ -121,7 +124,7 @@ class MomentContrast(LinearContrast):
         return self._fit_alone(X, design)
 
     def _fit_alone(self, X: MatrixLike | Moments, design: Design) -> Self:
-        """Fit without a background: at strength 0, which does not depend on one."""
+        """Fit without a background, at strength 0."""
         check_background_is_given(None, self._background_is_optional)
         for name in ("background_within", "background_weight", "background_mix"):
             if getattr(design, name) is not None:
@@ -144,7 +147,7 @@ class MomentContrast(LinearContrast):
         return self
 
     def _fit_design(self, X: MatrixLike | Moments, background: Any, design: Design) -> Self:
-        """Fit from data or moments; without a background the foreground stands in for it."""
+        """Fit from data or moments; without a background, the foreground is used in its place."""
         moments = self._moments(X, background, design)
         if background is not None:
             warn_of_units(moments[0].variances, moments[1].variances, most=_FEW)
@@ -167,18 +170,19 @@ class MomentContrast(LinearContrast):
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (n, n_features)
-            Rows from anywhere; sparse input stays sparse, stored data are read in blocks of rows.
+            Rows to transform. Sparse input stays sparse; stored data are read in blocks of rows.
         within : array-like of shape (n,), optional
-            A label for each row, whose scores are then centred within their label: by the label's
-            mean in the foreground of the fit, or by the mean of these rows where the foreground
-            had no such label.
+            A label for each row. The scores are then centred within each label, by the label's mean
+            in the foreground of the fit. If the foreground had no such label, they are centred by
+            the mean of the given rows with this label.
 
         Returns
         -------
         ndarray of shape (n, n_components)
-            ``(X - mean_) @ components_.T``, unless the class says otherwise. For a dask array, a
-            dask array, not yet computed; for a tensor, a tensor of its dtype on its device,
-            computed in float64, through which gradients flow.
+            ``(X - mean_) @ components_.T``, unless the class says otherwise. If X is a dask array,
+            the scores are a dask array that is not computed yet. If X is a torch tensor, the scores
+            are a tensor of its dtype on its device; they are computed in float64, and gradients
+            flow through them.
 
         Raises
         ------
@@ -197,7 +201,7 @@ class MomentContrast(LinearContrast):
         *,
         foreground: bool = True,
     ) -> FloatArray:
-        """Return scores less the score of each label's mean in the foreground, or in these rows."""
+        """Centre scores within labels, by their means in the foreground or in these rows."""
         labels = check_labels(within, len(scores), "within")
         known = np.asarray(getattr(self, "within_labels_", ())).tolist() if foreground else []
         shift = np.zeros(scores.shape)

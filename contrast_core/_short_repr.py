@@ -1,4 +1,4 @@
-"""Results print in a few lines: large arrays are shown by their shape."""
+"""Short text representation of results, which shows large arrays by their shape."""
 
 from __future__ import annotations
 

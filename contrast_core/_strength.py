@@ -1,4 +1,4 @@
-"""The strength of a contrast: what a fit used, and other strengths from the same moments."""
+"""Contrast strength of a fit, and fits at other strengths from the same moments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ContrastStrength:
 
 
 class StrengthPath(ContrastStrength):
-    """Other strengths of a fitted method, without reading the data again.
+    """Mixin that fits a method at other strengths, without reading the data again.
 
     A subclass keeps ``foreground_moments_`` and ``background_moments_``, and defines `_fit_each`
     and `_default_strengths`.
@@ -42,7 +42,8 @@ class StrengthPath(ContrastStrength):
         Parameters
         ----------
         strength : float or str
-            Contrast strength: what the method's parameter (`alpha`, `beta` or `gamma`) takes.
+            Contrast strength: any value that the method's parameter (`alpha`, `beta` or `gamma`)
+            accepts.
 
         Returns
         -------

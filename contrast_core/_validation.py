@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 FloatArray: TypeAlias = NDArray[np.float64]
 MatrixLike: TypeAlias = "ArrayLike | scipy.sparse.spmatrix | scipy.sparse.sparray"
 
-NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # though they are registered as numbers
+# Types that Python registers as numbers, but that are refused here.
+NO_NUMBERS = (bool, np.bool_, np.timedelta64)
 _LARGEST_COUNT = 2**62
 _LARGEST_SEED = 2**32 - 1
 _SHOWN = 60  # characters of a value in an error
@@ -54,7 +55,8 @@ def check_labels(labels: ArrayLike, n_rows: int, name: str, rows: str = "rows") 
     `rows` is what an error calls the rows.
     """
     check_unmasked(labels, name)
-    # As objects first: of a list of strings with a NaN, numpy would make the string "nan".
+    # Labels are converted to objects first, because numpy would turn a NaN in a list of strings
+    # into the string "nan".
     objects = np.asarray(labels, dtype=None if hasattr(labels, "dtype") else object)
     if objects.shape != (n_rows,):
         raise ValueError(
@@ -65,7 +67,7 @@ def check_labels(labels: ArrayLike, n_rows: int, name: str, rows: str = "rows") 
         n_missing = sum(map(_is_missing, objects.tolist()))
     if n_missing:
         raise ValueError(f"{name} has {n_missing} missing labels; leave these {rows} out first.")
-    if objects.dtype.kind in "mM":  # in nanoseconds they would become integers in lists
+    if objects.dtype.kind in "mM":  # dates in nanoseconds would become integers in lists
         return objects.astype(f"{objects.dtype.kind}8[us]")
     if objects.dtype != object or not n_rows:
         return objects
@@ -138,7 +140,7 @@ def _is_missing(label: object) -> bool:
         return True
     try:
         return bool(label != label)
-    except (TypeError, ValueError):  # pandas.NA has no truth, and an array none of its own
+    except (TypeError, ValueError):  # pandas.NA and arrays have no truth value
         return type(label).__name__ == "NAType"
 
 
@@ -326,7 +328,7 @@ def real_array(values: object, name: str) -> FloatArray:
     check_unmasked(values, name)
     try:
         array = np.asarray(values)
-    except ValueError:  # of rows that differ in length
+    except ValueError:  # raised if rows differ in length
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "fiub":
         raise TypeError(

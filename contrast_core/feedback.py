@@ -18,20 +18,20 @@ __all__ = ["Progress", "muted", "warn", "with_progress"]
 T = TypeVar("T")
 Progress: TypeAlias = bool | Callable[..., Iterable[Any]]
 
-# Whose lines are never blamed: the packages of this distribution, and scikit-learn, whose pipelines
-# and wrappers of `transform` stand between a caller and an estimator.
+# Warnings are never attributed to lines of these packages. They are the packages of this
+# distribution, and scikit-learn, whose pipelines and wrappers call the estimators.
 _NOT_THE_CALLER = ("contrast_core", "scanpy_ext", "napari_plugin", "sklearn")
 _muted: ContextVar[str | None] = ContextVar("muted", default=None)
 
 
 def warn(message: str) -> None:
-    """Warn of a result that is probably not what the user wanted, at the line of the user's call.
+    """Warn about a result that is probably not what the user wanted.
 
     Parameters
     ----------
     message : str
-        Text of the `contrast_core.ContrastWarning`. It is shown for the innermost line that is
-        neither this distribution's nor scikit-learn's, however deep below it the warning arises.
+        Text of the `contrast_core.ContrastWarning`. The warning is attributed to the innermost line
+        of the call stack that belongs neither to this distribution nor to scikit-learn.
     """
     pattern = _muted.get()
     if pattern is not None and re.search(pattern, message):
@@ -53,8 +53,8 @@ def warn(message: str) -> None:
 def muted(pattern: str = "") -> Iterator[None]:
     """Suppress expected warnings: all of them, or those that match a pattern.
 
-    For this thread alone; Python's filters belong to the process, and two threads that set and
-    restore them at once would leave them wrong.
+    This affects the current thread only. Python's own filters belong to the whole process, and
+    could end up wrong if two threads changed and restored them at the same time.
     """
     token = _muted.set(pattern)
     try:

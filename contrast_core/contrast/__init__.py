@@ -1,4 +1,4 @@
-"""Pure rules on moments: which contrast, and which contrasts represent the rest."""
+"""Rules that choose contrast strengths, representative contrasts and truncations from moments."""
 
 from contrast_core.contrast._affinity import representatives, subspace_affinity
 from contrast_core.contrast._automatic import (

@@ -17,25 +17,25 @@ def trace_ratio_alpha(
         \frac{\operatorname{tr} V^\top C_X V}{\operatorname{tr} V^\top C_Y V + k\tau},
         \qquad \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
 
-    over orthonormal V (n_features, k). Those that attain it are the top-k eigenvectors of
-    :math:`C_X - \alpha C_Y`. D' counts the features that vary at all. The ridge tau (see
-    `background_ridge`) keeps directions that the background happens not to cover from winning
-    outright.
+    over orthonormal V (n_features, k). The maximum is attained by the top-k eigenvectors of
+    :math:`C_X - \alpha C_Y`. D' is the number of features that vary in either dataset. Without the
+    ridge tau (see `background_ridge`), directions in which the background happens not to vary would
+    always have the largest ratio.
 
     Parameters
     ----------
     foreground, background : moments
         Moments of the two datasets, same features.
     n_components : int
-        k, the number of components the contrast is for.
+        k, the number of components for which the contrast is chosen.
     plan : Plan, optional
         How the moments are solved.
 
     Returns
     -------
     float
-        The contrast, finite and positive. Scaling the foreground by c multiplies it by c squared;
-        scaling both changes nothing.
+        The contrast, finite and positive. If the foreground is multiplied by c, the contrast is
+        multiplied by c squared; multiplying both datasets by c changes nothing.
 
     Raises
     ------
@@ -75,17 +75,17 @@ def background_ridge(
 
     .. math:: \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
 
-    with D' the number of features that vary at all: the background shrunk by 0.2 towards a
-    multiple of the identity. cPCA's default alpha counts it in the trace ratio; that of cPCA* is
-    :math:`\beta = 1 / (1 + \tau)`, at which :math:`B_\beta` is proportional to
-    :math:`C_Y + \tau I`.
+    where D' is the number of features that vary in either dataset. This ridge is equivalent to
+    shrinking the background covariance by 0.2 towards a multiple of the identity. The default alpha
+    of cPCA includes the ridge in the trace ratio. The default of cPCA* is :math:`\beta = 1 / (1 +
+    \tau)`, at which :math:`B_\beta` is proportional to :math:`C_Y + \tau I`.
 
     Parameters
     ----------
     foreground, background : moments
         Moments of the two datasets, same features.
     n_varying : int, optional
-        D', where the moments are in coordinates of fewer directions than the features.
+        D', if the coordinates of the moments have fewer dimensions than there are features.
 
     Returns
     -------
@@ -115,8 +115,8 @@ def background_ridge(
 def denoising_alpha(foreground: Moments, background: Moments, plan: Plan | None = None) -> float:
     """Return the strength for denoising: half the trace-ratio strength for two components.
 
-    Whatever number of components is kept: the denoised rows lie closest to the clean ones at a
-    weaker contrast than the one that separates groups best.
+    This strength is used for any number of components. The denoised rows are closest to the clean
+    rows at a contrast that is weaker than the one that separates groups best.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Measure a contrast on rows that did not choose its directions (cross-fitting).
 
-Directions that are chosen to have a large ratio of variances have one on the rows that chose them,
-whatever the data. So one half of the rows chooses the directions, by the automatic contrast, and
-the other half measures their ratio (Chernozhukov et al., Econometrics Journal 21:C1, 2018).
+Directions that are chosen for a large ratio of variances have a large ratio on the rows that chose
+them, even if the data are noise. Therefore one half of the rows chooses the directions by the
+automatic contrast, and the other half measures their ratio (Chernozhukov et al., Econometrics
+Journal 21:C1, 2018).
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from contrast_core.moments import SecondMoments
 
 TwoMoments: TypeAlias = tuple[SecondMoments, SecondMoments]
 
-_RISEN = 1.05  # times the ratio before; halves of the data differ by more than a smaller rise
-_ACCURACY = 1e-8  # of the eigenvectors: what rounding changes stays far below what rows change
+# A step must raise the ratio by this factor; two halves of the data differ by more than that.
+_RISEN = 1.05
+_ACCURACY = 1e-8  # of the eigenvectors; far smaller than their sampling error
 _RESTARTS = 100  # of Lanczos iterations, most of which need fewer than ten
-_SMALL = 64  # features, up to which LAPACK is as fast as Lanczos iterations
+_SMALL = 64  # number of features up to which LAPACK is as fast as Lanczos iterations
 
 
 def held_out_ratio(

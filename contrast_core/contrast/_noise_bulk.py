@@ -1,4 +1,4 @@
-"""Random matrix theory of noise in a sample covariance: its level, its edge, the bias of spikes."""
+"""Random matrix theory of noise in a sample covariance: noise level, edge, and bias of spikes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class NoiseBulk(NamedTuple):
 def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> NoiseBulk:
     r"""Return the level and the edge of the noise in the spectrum of a sample covariance.
 
-    With isotropic noise of variance :math:`\sigma^2`, the eigenvalues beside those of signal and
-    background fill the Marchenko-Pastur law, up to
+    With isotropic noise of variance :math:`\sigma^2`, all eigenvalues but those of signal and
+    background follow the Marchenko-Pastur law, whose upper edge is
 
     .. math:: \sigma^2 (1 + \sqrt{D/n})^2 .
 
-    The noise variance is the ratio of the median eigenvalue to the law's median, a large signal
-    having no more say in it than a small one. The eigenvalues above the edge are set aside and
-    the rest, a noise spectrum with so many fewer dimensions and degrees of freedom, gives the
-    next estimate, until no more stand out. With D > n the medians are those of the nonzero
-    eigenvalues.
+    The noise variance is the ratio of the median eigenvalue to the median of the law, on which the
+    size of a signal has no influence. Eigenvalues above the edge are then removed, and the variance
+    is estimated again from the rest, with the dimension and the degrees of freedom reduced by their
+    number. This is repeated until no further eigenvalue exceeds the edge. If D > n, the medians are
+    those of the nonzero eigenvalues.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> No
     if not rank:
         raise ValueError("the data are constant: no eigenvalue of their covariance is positive.")
     degrees = n_samples - 1
-    # Fewer nonzero eigenvalues than features and rows allow: exactly collinear features.
+    # If there are fewer nonzero eigenvalues than features and rows allow, features are exactly
+    # collinear, and the rank is the dimension.
     dimension = rank if rank < min(n_features, degrees) else n_features
     in_law = max(1, min(rank, int(degrees)))
     above = 0
@@ -86,9 +87,9 @@ def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> No
 def noise_above(leading: FloatArray, trace: float, n_features: int, n_samples: float) -> int:
     """Return how many of the leading eigenvalues exceed the noise, given the sum of all.
 
-    The noise variance is that of the mean eigenvalue, less those that stand out, instead of the
-    median of `noise_bulk`, which needs all eigenvalues. Signals too weak to stand out raise it by
-    their share of the trace.
+    The noise variance is the mean of the eigenvalues that do not exceed the noise. (`noise_bulk`
+    uses the median instead, which needs all eigenvalues.) Signals that are too weak to exceed the
+    noise raise this mean by their share of the trace.
     """
     above, rest = 0, trace
     while above < len(leading):
@@ -126,8 +127,8 @@ def debiased(values: FloatArray, aspect_ratio: float) -> FloatArray:
     r"""Return population eigenvalues of spikes from sample eigenvalues, for noise of variance 1.
 
     Solves :math:`l (1 + \gamma / (l - 1)) = \text{value}`, :math:`\gamma = D/n`, for l (Baik and
-    Silverstein, Journal of Multivariate Analysis 97:1382, 2006). Of values below the edge the real
-    part.
+    Silverstein, Journal of Multivariate Analysis 97:1382, 2006). For values below the edge, the
+    real part of the complex solution is returned.
     """
     middle = values + 1 - aspect_ratio
     return np.asarray((middle + np.sqrt(np.maximum(middle**2 - 4 * values, 0.0))) / 2)

@@ -81,7 +81,7 @@ class Stage(NamedTuple):
 
 
 class SearchSpace:
-    """Orthonormal basis, with its products with the matrices, and the matrices within the basis.
+    """Orthonormal basis of a search space, its products with the matrices, and projected matrices.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def search(
     Returns
     -------
     pairs : list of RitzPairs
-        One for each contrast, in their order.
+        One result for each contrast, in the order of the contrasts.
     converged : bool
         Whether all are within the tolerance.
     """

@@ -1,7 +1,8 @@
 """Measures of how well an embedding mixes conditions: LISI, kBET and the transfer of labels.
 
-All three ask for the conditions among the nearest neighbours of each row. An embedding that holds
-no structure at all mixes perfectly, so they are read together with a measure of what is to be kept.
+All three measures use the nearest neighbours of each row. An embedding without any structure mixes
+conditions perfectly, so these measures must be read together with a measure of the structure that
+should be kept, such as cell types.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_PERPLEXITY = 30  # of LISI, among three times as many neighbours
+_PERPLEXITY = 30  # of LISI, which uses three times as many neighbours
 _BISECTIONS = 40
 _TESTED = 50  # neighbours of each row whose conditions kBET tests
-_FEWEST = 20  # rows of a type whose neighbours are judged
+_FEWEST = 20  # smallest number of rows of a type that kBET tests
 _VOTES = 15  # neighbours that vote for a label
 
 
@@ -75,8 +76,9 @@ def mixing_scores(
 def ilisi(X: ArrayLike, conditions: ArrayLike) -> float:
     """Return the median effective number of conditions among neighbours, from 0 to 1.
 
-    The inverse Simpson index of the conditions among the neighbours of each row, weighted by a
-    normal kernel of perplexity 30 [1]_, minus one, over the number of conditions minus one.
+    The effective number is the inverse Simpson index of the conditions among the neighbours of each
+    row, weighted by a normal kernel of perplexity 30 [1]_. The score is the median minus one,
+    divided by the number of conditions minus one.
 
     Parameters
     ----------
@@ -88,7 +90,7 @@ def ilisi(X: ArrayLike, conditions: ArrayLike) -> float:
     Returns
     -------
     float
-        0 if neighbours are all of one condition, 1 if they are evenly of all conditions.
+        0 if all neighbours have one condition, 1 if all conditions are equally frequent among them.
 
     References
     ----------
@@ -128,8 +130,8 @@ def kbet(X: ArrayLike, conditions: ArrayLike, types: ArrayLike) -> float:
     Returns
     -------
     float
-        Mean over the types with at least 20 rows and two conditions, .95 by chance; NaN without
-        such a type.
+        Mean over the types with at least 20 rows and two conditions; NaN if there is no such type.
+        With perfect mixing, the expected value is .95.
 
     References
     ----------
@@ -198,7 +200,7 @@ def label_transfer(X: ArrayLike, labels: ArrayLike, conditions: ArrayLike) -> fl
 
 
 def _neighbor_weights(distances: NDArray[np.floating], perplexity: float) -> NDArray[np.floating]:
-    """Return normal weights of each row's neighbours, as wide as gives them this perplexity."""
+    """Return normal weights of each row's neighbours, with the width that gives this perplexity."""
     squares = np.square(distances, dtype=np.float64)
     squares -= squares.min(axis=1, keepdims=True)
     scale = squares.mean(axis=1, keepdims=True)
@@ -215,7 +217,7 @@ def _neighbor_weights(distances: NDArray[np.floating], perplexity: float) -> NDA
 
 
 def _neighbors(rows: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return distances and indices of the k nearest others, or a quarter of the rows if few."""
+    """Return distances and indices of the k nearest neighbours, at most a quarter of the rows."""
     from sklearn.neighbors import NearestNeighbors
 
     k = min(k, max(1, len(rows) // 4))

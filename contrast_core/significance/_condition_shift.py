@@ -2,8 +2,8 @@
 
 The direction in which the rows of a foreground differ from those of a background is Fisher's
 linear discriminant, with the background's covariance on the leading principal components of both,
-conditioned by a ridge. Whatever is measured along it is measured on rows that had no part
-in choosing it: donors, or fifths of the rows, are held out in turn.
+conditioned by a ridge. All measurements along this direction use rows that had no part in choosing
+it: donors, or fifths of the rows, are held out in turn.
 """
 
 from __future__ import annotations
@@ -123,15 +123,16 @@ def condition_shift(
 
     .. math:: v \propto (C_Y + \tau I)^{-1} d ,
 
-    where :math:`\tau` is four times the mean variance of a feature, and each entry of d is shrunk
-    by the factor :math:`1 - 1/z^2`, or to 0, with z its size in standard errors. It maximises the
-    ratio of the variance between the two means to that within the background. Each block of rows
-    is held out in turn, and the difference :math:`s_b` of its two means is taken along the
-    direction of the others. The effect is the mean of the :math:`s_b`, its interval and p-value
-    those of Student's t over blocks, with the variance of the mean times 3: without an effect
-    the product of every two blocks counts twice, and their sum is skewed. The expectation of the
-    effect is never negative, since the direction estimates the difference that it is multiplied
-    with; the upper end of the interval is therefore at least 0.
+    where :math:`\tau` is four times the mean variance of a feature. Each entry of d is shrunk by
+    the factor :math:`1 - 1/z^2` if this is positive, and else to 0, where z is its size in standard
+    errors. The direction maximises the ratio of the variance between the two means to the variance
+    within the background. Each block of rows is held out in turn, and the difference :math:`s_b` of
+    its two means is taken along the direction that the other blocks chose. The effect is the mean
+    of the :math:`s_b`. Its interval and p-value are those of Student's t over blocks, with the
+    variance of the mean multiplied by 3, because without an effect the product of every two blocks
+    counts twice and their sum is skewed. The expected effect is never negative, since the direction
+    is an estimate of the difference that is measured along it. The upper end of the interval is
+    therefore at least 0.
 
     Parameters
     ----------
@@ -139,10 +140,10 @@ def condition_shift(
         Rows under the condition, and rows without it; no row is in both.
     units, background_units : array-like of shape (n,) and (m,), optional
         The donor, animal or culture of each row. If units have rows in both datasets, each of them
-        is a block, whose rows are compared with each other. If none has, a block is made up of one
-        or more units of each dataset. Units with fewer than ten rows are left out. Without units,
-        rows are taken as independent, and the blocks are fifths of them; the interval then says
-        nothing about other donors.
+        is a block, whose rows are compared with each other. Otherwise, a block is made up of one or
+        more units of each dataset. Units with fewer than ten rows are left out. Without units, rows
+        are taken as independent, and the blocks are fifths of them; the interval then says nothing
+        about other donors.
     level : float above 0, below 1, default=0.95
         Level of the confidence interval.
     n_resamples : int, default=100
@@ -288,7 +289,7 @@ def _blocks(
             else f"{len(used[0])} units of X and {len(used[1])} of background have {FEWEST_ROWS} "
             f"rows; a comparison of units needs {FEWEST_UNITS} of both."
         )
-    if not paired:  # any unit of X against any of the background
+    if not paired:  # units of X are paired with units of the background at random
         used = [list(rng.permutation(np.array(names, dtype=object))) for names in used]
     parts = [
         [np.flatnonzero(np.isin(side, np.array(names[b::n], dtype=side.dtype))) for b in range(n)]
@@ -335,7 +336,7 @@ def _held_out_scores(
         centre = centres[others].mean()
         if blocks.paired:  # each unit is compared within itself, from its own zero
             centre = centres[b]
-        else:  # what differs among units counts as the background's variation
+        else:  # differences among units count as variation of the background
             variance += ((centres[others] - centre) ** 2).mean()
         unit = np.sqrt(variance) if variance > 0 else 1.0
         for side, parts in enumerate((blocks.foreground, blocks.background)):
@@ -406,7 +407,7 @@ def _direction(
     basis: FloatArray,
     paired: bool,
 ) -> FloatArray:
-    """Return Fisher's discriminant (D,) of the blocks with these weights (B,)."""
+    """Return Fisher's discriminant (D,), computed with these weights of the blocks (B,)."""
     shares = weights / weights.sum()
     difference = shares @ (foreground.means - background.means)
     squared_error = sum(
@@ -426,7 +427,8 @@ def _direction(
     ridge = _RIDGE * float((shares @ background.variances).mean())
     if ridge == 0:
         return np.asarray(difference)
-    # The inverse of C + ridge I with C on the basis alone (Sherman, Morrison and Woodbury).
+    # C is zero outside the basis, so C + ridge I is inverted by the formula of Sherman, Morrison
+    # and Woodbury.
     along = basis @ difference
     inner = np.linalg.solve(covariance + ridge * np.eye(len(basis)), along)
     return np.asarray(difference / ridge + (inner - along / ridge) @ basis)

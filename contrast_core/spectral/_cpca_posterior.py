@@ -20,11 +20,11 @@ from contrast_core.linalg import aligned
 from contrast_core.moments import Moments
 from contrast_core.solve import in_form
 
-_LEAST_DEGREES = 30  # of freedom of the Wishart distribution of the lengths, see `_target`
+_LEAST_DEGREES = 30  # of freedom of the Wishart distribution in `_target`
 
 
 class BinghamPosterior:
-    """The posterior of `CPCA`'s components."""
+    """Mixin with the posterior of the components of `CPCA`."""
 
     if TYPE_CHECKING:
         alpha_: float
@@ -38,34 +38,36 @@ class BinghamPosterior:
         learning_rate: float | None = None,
         random_state: int | np.random.Generator | None = None,
     ) -> Any:
-        r"""Draw components from their Gibbs posterior, to see how certain they are.
+        r"""Draw components from their Gibbs posterior, which shows how certain they are.
 
-        With n foreground rows and every subspace as likely as any other before,
+        With n foreground rows and a uniform prior over subspaces, the posterior is
 
         .. math:: \log \pi(V) = w n \operatorname{tr} V^\top (C_X - \alpha C_Y) V + \text{const},
             \qquad V^\top V = I ,
 
-        a matrix Bingham distribution, whose mode is cPCA. The moments of the fit are all it takes,
-        so that the time does not depend on the number of rows. Drawn by the No-U-Turn sampler of
-        nutpie, which, with ArviZ, the extra ``posterior`` brings. For another contrast
-        take ``at(alpha).posterior()``.
+        a matrix Bingham distribution, whose mode is cPCA. It depends on the data only through the
+        moments of the fit, so the time does not depend on the number of rows. The draws are made by
+        the No-U-Turn sampler of nutpie; the extra ``posterior`` installs nutpie and ArviZ. For
+        another contrast, use ``at(alpha).posterior()``.
 
         Parameters
         ----------
         draws : int from 10, default=1000
-            Draws of each chain, kept after a warm-up of half as many, at least 400.
+            Number of draws that each chain keeps. The warm-up before them is half as long, but at
+            least 400 draws.
         chains : int from 2, default=4
-            Independent chains.
+            Number of independent chains.
         learning_rate : float above 0, optional
-            w, in units of one over the data's variance. By default, with eigenvectors
-            :math:`v_i` of the contrast, i up to k and j beyond, and eigenvalues :math:`\lambda`,
+            The rate w, in units of one over the data's variance. Let :math:`v_i` be the
+            eigenvectors of the contrast and :math:`\lambda_i` its eigenvalues. By default, with i
+            from 1 to k and j above k,
 
             .. math:: w = \frac{\sum_{ij} (\lambda_i - \lambda_j)}{2 \sum_{ij} s_{ij}}, \qquad
                 s_{ij} = n \operatorname{var}\bigl(v_i^\top (C_X - \alpha C_Y)\, v_j\bigr)
 
-            for normal rows: the posterior then has the spread that other rows would give the
-            components, gaps taken together. At ``alpha = 0`` and ``k = 1`` it is that of
-            probabilistic PCA. Rescaling both datasets changes nothing.
+            for normal rows. The posterior then has the same spread, averaged over the gaps, as
+            components of other samples of rows. At ``alpha = 0`` and ``k = 1``, it is the posterior
+            of probabilistic PCA. Rescaling both datasets changes nothing.
         random_state : int, Generator or None, default=None
             Seed of the chains.
 
@@ -73,18 +75,19 @@ class BinghamPosterior:
         -------
         arviz.InferenceData
             `posterior` holds, for each chain and draw: ``components`` (component, feature), the
-            orthonormal basis of the subspace nearest to `components_`, since the posterior does not
-            determine the basis; ``feature_weights`` (component, feature), their squares as
-            `feature_weights` scales them. `arviz.summary` lists means, bands and diagnostics,
-            `arviz.hdi` gives the bands as arrays, `arviz.plot_forest` draws them.
+            orthonormal basis of the subspace that is nearest to `components_`, since the posterior
+            does not determine the basis; and ``feature_weights`` (component, feature), the squares
+            of the components, scaled as by `feature_weights`. `arviz.summary` lists means,
+            intervals and diagnostics, `arviz.hdi` returns the intervals as arrays, and
+            `arviz.plot_forest` plots them.
 
         Raises
         ------
         ImportError
             If nutpie or ArviZ is not installed.
         ValueError
-            If alpha is infinite, a parameter is out of range, the components are all there are,
-            or the fit comes from a file without moments. (A fit without a background is at
+            If alpha is infinite, a parameter is out of range, there are as many components as
+            features, or the fit comes from a file without moments. (A fit without a background has
             ``alpha = 0``.)
         TypeError
             If a parameter has the wrong type.
@@ -98,8 +101,8 @@ class BinghamPosterior:
         -----
         The sampler draws matrices X whose span is that of V, in the coordinates of the contrast's
         eigenvectors. Their Gram matrix X^T X follows a Wishart distribution, which does not change
-        the distribution of the span. All D coordinates are drawn, and a D x D matrix is decomposed
-        once, also for wide data.
+        the distribution of the span. The sampler draws all D coordinates, and a D x D matrix is
+        decomposed once, even for wide data.
 
         References
         ----------
@@ -159,7 +162,7 @@ class BinghamPosterior:
 def _sampling_rate(
     x: Moments, y: Moments, spectrum: ContrastSpectrum, k: int, alpha: float
 ) -> float:
-    """Return the default learning rate, over directions with any variance."""
+    """Return the default learning rate, from the directions that have any variance."""
     coordinates = x.coordinates_of(spectrum.directions)
     leading = coordinates[:k].T
     along_x, along_y = x.along(coordinates), y.along(coordinates)
@@ -192,10 +195,12 @@ def _degrees(n_features: int) -> int:
 
 
 def _target(exponents: FloatArray, k: int) -> Target:
-    r"""Log-density of X: of its span, and of :math:`S = X^\top X` as a Wishart distribution.
+    r"""Return the log-density of the matrix X that the sampler draws.
 
-    With K = X' diag(exponents) X the first is tr S^-1 K. In few dimensions a normal X would come
-    so close to zero that the scales of its entries differ widely: hence more degrees of freedom.
+    It is the sum of the log-density of the span of X and that of a Wishart distribution of
+    :math:`S = X^\top X`. With K = X' diag(exponents) X, the log-density of the span is
+    tr S^-1 K. In few dimensions, a normal X could come so close to zero that the scales of its
+    entries differ widely. The Wishart distribution therefore has at least 30 degrees of freedom.
     """
     n_features = len(exponents)
     scales, degrees = exponents[:, None], _degrees(n_features)

@@ -1,4 +1,4 @@
-"""Contrastive PCA in the feature space of a kernel."""
+"""Kernel cPCA: contrastive PCA in the feature space of a kernel."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
 
     .. math:: C(\alpha) = C_{\phi(X)} - \alpha\, C_{\phi(Y)} ,
 
-    each covariance about its own dataset's mean in feature space and divided by its own number of
-    rows. The kernel matrix of all N = n + m rows, centred block by block accordingly, is
-    factorised once, :math:`K = L L^\top`; the rows of L are the mapped rows in an orthonormal
-    basis of their span, where :math:`L^\top B L` with
-    :math:`B = \operatorname{diag}(1/n, \ldots, -\alpha/m, \ldots)` is the contrast of two ordinary
-    covariances. Every contrast strength is solved there.
+    where each covariance is taken about the mean of its own dataset in feature space and divided by
+    its own number of rows. The kernel matrix of all N = n + m rows is centred block by block
+    accordingly and factorised once, :math:`K = L L^\top`. The rows of L are the mapped rows in an
+    orthonormal basis of their span. In this basis, the contrast is a difference of two ordinary
+    covariances, :math:`L^\top B L` with :math:`B = \operatorname{diag}(1/n, \ldots, -\alpha/m,
+    \ldots)`. Every contrast strength is solved there.
 
     Parameters
     ----------
@@ -65,18 +65,18 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         Number of components, k, from 1 to the rank of the centred kernel (at most N - 2).
     alpha : "auto" or float from 0 to inf, default="auto"
         Contrast strength. "auto" is the rule of `CPCA`, applied in feature space. It works as well
-        as the best strength if the unwanted variation is of a similar size as that of the groups
-        (radial kernels that are not too narrow). It is too weak if the unwanted variation dominates
-        the kernel (polynomials of data with large shared variance); then look at several strengths,
-        as in the examples.
+        as the best strength if the unwanted variation is about as large as the variation between
+        groups (radial kernels that are not too narrow). It is too weak if the unwanted variation
+        dominates the kernel (polynomial kernels of data with large shared variance). In that case,
+        try several strengths, as in the examples.
     kernel : str or callable, default="rbf"
-        A kernel of `sklearn.metrics.pairwise.pairwise_kernels`; a callable of two rows that
-        returns a number; or "precomputed": `X` and `background` are then the kernel's rows between
-        the foreground or background and all N rows, foreground first, and `transform` takes the
-        rows between new samples and those N.
+        A kernel of `sklearn.metrics.pairwise.pairwise_kernels`; a callable of two rows that returns
+        a number; or "precomputed". With "precomputed", `X` and `background` are the rows of the
+        kernel matrix: each has the kernel values of one row with all N rows, foreground first.
+        `transform` then takes the kernel values of new rows with those N rows.
     kernel_gamma : float, optional
-        Coefficient of the rbf, laplacian, polynomial, sigmoid and chi2 kernels; by default
-        scikit-learn's, 1 / n_features (1 for chi2), which suits standardised features.
+        Coefficient of the rbf, laplacian, polynomial, sigmoid and chi2 kernels. The default is that
+        of scikit-learn, 1 / n_features (1 for chi2), which suits standardised features.
     degree : float, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -98,7 +98,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     foreground_variance_, background_variance_ : ndarray of shape (k,)
         Variance of foreground and background along each component.
     foreground_moments_, background_moments_ : SecondMoments
-        Moments of the mapped rows in the coordinates of L; `at` and `contrast_path` work from them.
+        Moments of the mapped rows in the coordinates of L, which `at` and `contrast_path` use.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -238,7 +238,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
 
     def _fit_each(self, others: list[Self]) -> list[Self]:
         strengths = [check_strength(other.alpha, ["auto"]) for other in others]
-        with muted():  # of this one contrast, which the path need not have
+        with muted():  # warnings of alpha = 0, which may not be in the path
             linear = CPCA(self._n_features_out, alpha=0.0).fit(
                 self.foreground_moments_, background=self.background_moments_
             )
@@ -266,13 +266,13 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (l, n_features)
-            Rows from anywhere, taken in blocks; with a precomputed kernel, its rows between them
-            and those of the fit.
+            Any rows, which are read in blocks. With a precomputed kernel, the kernel values of
+            these rows with the rows of the fit.
 
         Returns
         -------
         ndarray of shape (l, n_components)
-            For a dask array, a dask array, not yet computed.
+            The scores. If X is a dask array, they are a dask array that is not computed yet.
 
         Raises
         ------
@@ -305,7 +305,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
 
         if callable(self.kernel):
             self._check_callable(self.kernel, rows)
-        with np.errstate(over="ignore", invalid="ignore"):  # an infinite kernel is refused by name
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinite kernel is refused later
             kernel = pairwise_kernels(
                 rows, others, metric=self.kernel, filter_params=True, **self._kernel_arguments()
             )

@@ -14,7 +14,7 @@ from contrast_core.rows import Rows
 from contrast_core.spectral._online_rows import Scatter, apply_covariance
 from contrast_core.spectral._online_steps import StepSizes
 
-_TIME_CONSTANTS = 2.0  # of the slowest component, for W to come near its limit
+_TIME_CONSTANTS = 2.0  # of the slowest component, which W needs to come near its limit
 _LEAST_ALIGNMENT = 0.9  # constant steps leave noise: .98 on the mouse data at the default step size
 _RESIDUAL_BLOCKS = 8  # each costs a pass over the rows; 1 to 4 miss a third of the slow failures
 _ROUNDING = 1e-10
@@ -30,7 +30,7 @@ def unit_beta(beta: float | FloatArray, variance: float | FloatArray) -> FloatAr
 def check_learning_rate(
     sizes: StepSizes, n_steps: int, background: Scatter, *, per_step: float
 ) -> None:
-    """Raise if a step would overshoot on average; `per_step` is the background rows in a step."""
+    """Raise ValueError if a step with `per_step` background rows would overshoot on average."""
     length, beta = background.unit_length, float(np.ravel(sizes.beta)[-1])
     load = beta * length / per_step + 1 - beta
     eta = sizes.learning_rate / (1 + n_steps / sizes.decay_steps)
@@ -67,11 +67,12 @@ def warn_unless_converged(
 ) -> None:
     """Warn if the iteration has not converged to the components of cPCA*.
 
-    There are two tests, because neither sees everything. The residuals ``C_X v - lambda B v`` span,
-    with the components, a space in which better components would lie; where the best ones in it
-    differ from those of the fit, something has gone wrong: too few steps, steps that are too large
-    or too small, eigenvalues that are nearly equal. A space of few residuals shows little where B
-    is ill-conditioned. There the time that W takes to grow along the slowest component is known.
+    There are two tests, because neither finds all failures. The first test compares the number of
+    steps with the time that W needs to grow along the slowest component, which is known. It finds
+    failures if B is ill-conditioned. The second test searches for better components in the space
+    that the components and their residuals ``C_X v - lambda B v`` span. If the best components of
+    this space differ from those of the fit, there were too few steps, the steps were too large or
+    too small, or eigenvalues are nearly equal. The second test is weak if B is ill-conditioned.
     """
     beta = float(sizes.beta)
 
@@ -121,13 +122,14 @@ def _improved(
         values, rotation = scipy.linalg.eigh(basis.T @ x, basis.T @ b, check_finite=False)
         values, rotation = values[: -k - 1 : -1], rotation[:, : -k - 1 : -1]
         residuals = x @ rotation - values * (b @ rotation)
-        for _ in range(2):  # the second time because of rounding
+        for _ in range(2):  # repeated because of rounding errors
             residuals -= basis @ (basis.T @ residuals)
         left, lengths, _ = np.linalg.svd(residuals, full_matrices=False)
         scale = np.abs(values).max() * np.linalg.norm(b @ rotation, axis=0).max()
         new = left[:, lengths > _ROUNDING * scale][:, : n_features - basis.shape[1]]
         if not new.shape[1] or basis.shape[1] > _RESIDUAL_BLOCKS * k:
-            not_zero = values > _ROUNDING * values[0]  # 0: beyond the rank of the foreground
+            # Eigenvalues beyond the rank of the foreground are 0.
+            not_zero = values > _ROUNDING * values[0]
             return np.linalg.qr(basis @ rotation[:, not_zero])[0]
         more = apply(new)
         basis = np.hstack([basis, new])

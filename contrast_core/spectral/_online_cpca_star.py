@@ -1,4 +1,4 @@
-"""Online cPCA*: the subspace of cPCA* from a stream of rows."""
+"""Online cPCA*, which estimates the subspace of cPCA* from a stream of rows."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from contrast_core.spectral._online_rows import (
 )
 from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
 
-_LOST = 1e100  # weights beyond which nothing is left to save
-_ENOUGH_TO_JUDGE = 20  # background rows before the learning rate is held against their scale
+_LOST = 1e100  # weights beyond this mean that the iteration has diverged
+_ENOUGH_TO_JUDGE = 20  # background rows before the learning rate is checked
 
 
 class OnlineCPCAStar(ContrastStrength, LinearContrast):
-    r"""Contrastive PCA* from a stream: memory for k rows, no covariance matrix.
+    r"""Contrastive PCA* from a stream, without a covariance matrix and with memory for k rows.
 
-    For each standardised row x (see Notes), with :math:`\delta = 1` if it is foreground and 0 if
-    background, and p the share of background rows so far,
+    Let :math:`\delta = 1` if the row is foreground and 0 if it is background, and let p be the
+    share of background rows so far. Each standardised row x (see Notes) updates W and M by
 
     .. math::
         c &= W x, \qquad z = \delta\, M^{-1} c, \\
@@ -61,26 +61,25 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     n_components : int, default=2
         Number of components, k; no more than the directions in which the foreground varies.
     beta : float from 0 to 1, default=0.5
-        Contrast strength, in the units of the data, as in `CPCAStar`; ``CPCAStar().fit(...).beta_``
-        on a first part of the data is a choice.
+        Contrast strength, in the units of the data, as in `CPCAStar`. One choice is
+        ``CPCAStar().fit(...).beta_`` on a first part of the data.
     learning_rate : float, default=0.003
-        Step size eta, above 0 and below `tau`, for rows of unit scale: that of the data is
-        divided out.
+        Step size eta, above 0 and below `tau`. It applies to rows of unit scale, because rows are
+        divided by their scale.
     decay_steps : float, optional
-        If given, the step size falls as ``learning_rate / (1 + s / decay_steps)`` with the number
-        s of steps done: the noise that a constant step size leaves goes away. A tenth of all the
-        steps is a good value. None keeps the step size: the components follow a stream that
-        changes.
+        If given, the step size after s steps is ``learning_rate / (1 + s / decay_steps)``, which
+        removes the noise that a constant step size leaves. A tenth of all steps is a good value.
+        None keeps the step size constant, so that the components follow a stream that changes.
     tau : float, default=0.5
-        Ratio of the step sizes of W and M, above `learning_rate`. Up to 0.5 the solution is stable
-        whatever the eigenvalues are. Above 0.5 the iteration circles around it for ever if two
-        leading eigenvalues have a ratio r with
-        :math:`(2 - 1/\tau)(r + 1/r) \ge 4 + 1/\tau`: at ``tau=1``, the paper's value, from r = 4.8
-        on. A smaller step size does not help; the paper's equations do the same.
+        Ratio of the step sizes of W and M, above `learning_rate`. With a ratio up to 0.5, the
+        solution is stable whatever the eigenvalues are. Above 0.5, the iteration never settles at
+        the solution if two leading eigenvalues have a ratio r with :math:`(2 - 1/\tau)(r + 1/r) \ge
+        4 + 1/\tau`: at ``tau=1``, the paper's value, from r = 4.8 on. A smaller step size does not
+        help; the paper's equations do the same.
     batch_size : int, default=1
-        1: the exact iteration, compiled where numba is installed, and the same to rounding where
-        it is not. More: another iteration, which takes one step per batch with the average over
-        its rows, and stands a larger learning rate.
+        Number of rows per step. With 1, the iteration is that of the paper; it is compiled if numba
+        is installed. With more, each step uses the average over a batch of rows, which is another
+        iteration and allows a larger learning rate.
     n_passes : int, default=20
         Passes of `fit` over the data. In each, foreground and background rows alternate, both
         shuffled, and the smaller set is repeated until the larger one is used up.
@@ -94,12 +93,12 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     directions_ : ndarray of shape (k, n_features)
         Estimates of the generalised eigenvectors.
     generalized_eigenvalues_ : ndarray of shape (k,)
-        Estimates of the generalised eigenvalues, descending: those of M over the foreground's
-        share.
+        Estimates of the generalised eigenvalues, descending: the eigenvalues of M divided by the
+        share of foreground rows.
     feedforward_weights_ : ndarray of shape (k, n_features)
         W, for standardised rows.
     lateral_weights_ : ndarray of shape (k, k)
-        M, likewise.
+        M, for standardised rows.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of the foreground and background rows seen; zeros before the first.
     n_steps_ : int
@@ -107,8 +106,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     beta_, strength_ : float
         The contrast strength used, by the latest steps if it was changed between calls.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
-        From centred rows to scores, ``components_.T``, and back, ``components_``; with the mean
-        they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        The matrix ``components_.T`` maps centred rows to scores, and ``components_`` maps scores
+        back. Together with the mean, they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -117,9 +116,9 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     Warns
     -----
     ContrastWarning
-        If the components that `fit` arrives at have not converged: the residuals
-        :math:`C_X v - \lambda B_\beta v` lead to better ones, or the steps are too few for a
-        `beta` that is near 1 for standardised rows.
+        If the components of `fit` have not converged: the residuals :math:`C_X v - \lambda B_\beta
+        v` lead to better ones, or the steps are too few for a `beta` that is near 1 for
+        standardised rows.
 
     See Also
     --------
@@ -127,27 +126,29 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
 
     Notes
     -----
-    *Centring.* The paper takes rows as centred. `fit` centres foreground and background, each by
-    its own mean. `partial_fit` centres each row by the running mean of its kind, that row
-    included, times :math:`\sqrt{t/(t-1)}` for the t-th row of the kind: the outer products of
-    rows so centred add up exactly to the scatter about the mean so far (Welford). Rows already
-    centred are hardly changed by it.
+    *Centring.* The paper assumes centred rows. `fit` centres foreground and background, each by its
+    own mean. `partial_fit` centres each row by the running mean of its kind, which includes the row
+    itself, and multiplies it by :math:`\sqrt{t/(t-1)}` if it is the t-th row of its kind. The outer
+    products of these rows add up exactly to the scatter about the running mean (Welford). Rows that
+    are already centred hardly change.
 
-    *Scale.* Each row is divided by the root of :math:`s^2`, the mean variance of the features that
-    vary, of its kind: of all rows in `fit`, of those up to and with it in `partial_fit`. With
-    :math:`\beta' = \beta s^2 / (1 - \beta + \beta s^2)`, s of the background, this changes the
-    steps, and not the solutions that they lead to. So both datasets may have any scale, and beta
-    means what it means in `CPCAStar`. On standardised features s is 1, and the iteration the
-    paper's. The nearer :math:`\beta'` is to 1, the more steps it takes.
+    *Scale.* Each row is divided by s. Here :math:`s^2` is the mean variance of the features that
+    vary, among rows of the same kind: all such rows in `fit`, and those up to and including the row
+    in `partial_fit`. With :math:`\beta' = \beta s^2 / (1 - \beta + \beta s^2)`, where s is that of
+    the background, the division changes the steps but not the solutions. Therefore both datasets
+    may have any scale, and beta has the same meaning as in `CPCAStar`. If the features are
+    standardised, s is 1 and the iteration is the paper's. The closer :math:`\beta'` is to 1, the
+    more steps are needed.
 
-    *Streams.* Interleave the two kinds: a run of one kind makes the iteration forget the other.
-    A first background row after t foreground rows would count t times; no single
-    row counts for more than :math:`1 / (\eta\beta'|x|^2)`, beyond which its step would overshoot.
+    *Streams.* Interleave foreground and background rows, because many rows of one kind in
+    succession make the iteration forget the other kind. The first background row after t foreground
+    rows would have a weight of about t. The weight of a row is limited to :math:`1 /
+    (\eta\beta'|x|^2)`, beyond which its step would overshoot.
 
     *Learning rate.* A step must not overshoot: :math:`\eta(\beta' |x|^2 / p + 1 - \beta')` must
-    stay below 1, with :math:`|x|^2` the mean squared length of the background's standardised rows
-    (weighted by itself, for heavy tails): about their number of features. It is checked, from 20
-    background rows on.
+    stay below 1. Here :math:`|x|^2` is the mean squared length of the standardised background rows,
+    which is about the number of features. (The mean is weighted by the squared length, because of
+    heavy tails.) The condition is checked once there are 20 background rows.
 
     *Accuracy.* On the mouse data of the paper (beta = 0.5, 60 passes) the alignment with the batch
     solution, the trace of the product of the two projectors over k, is 0.98 at the constant
@@ -227,7 +228,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
             leave the range of float64, a parameter is out of range, or the learning rate is too
             large for the data.
         TypeError
-            If moments are given, which hold no rows, or a parameter has the wrong type.
+            If moments are given (the method needs rows), or a parameter has the wrong type.
         """
         if background is None:
             check_not_positional(X, y)
@@ -255,9 +256,10 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         Parameters
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Rows of both kinds, interleaved. The first call fixes the features. One row per call
-            or many per call is the same to rounding if ``batch_size=1``; a larger one cuts
-            the rows of each call into batches of nearly equal size.
+            Rows of both kinds, interleaved. The first call fixes the features. With
+            ``batch_size=1``, the result does not depend on how many rows each call gets, up to
+            rounding. With a larger `batch_size`, the rows of each call are divided into batches of
+            nearly equal size.
         is_foreground : array-like of bool (or 0 and 1) of shape (n,)
             True for foreground rows, False for background rows.
 
@@ -305,7 +307,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
             standardised[flags], standardised[~flags] = x, y
             n_background = state.n_background + len(y)
             share = n_background / (state.n_seen + len(rows))
-            # The background's variance as of each row, of either kind.
+            # Variance of the background at the time of each row of either kind.
             variances = np.concatenate([[variance], variances])[np.cumsum(~flags)]
             sizes = sizes._replace(beta=unit_beta(sizes.beta, variances))
             if background.n_rows >= _ENOUGH_TO_JUDGE:
@@ -360,14 +362,14 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         foreground: Scatter,
         background: Scatter,
     ) -> Self:
-        # Where the iteration rests, M^2 = W B W^T and the eigenvalues of M are lambda times the
-        # foreground's share: the eigenvectors of M turn W into the generalised eigenvectors.
+        # At the solution, M^2 = W B W^T, and the eigenvalues of M are lambda times the foreground's
+        # share. The eigenvectors of M therefore rotate W to the generalised eigenvectors.
         values, rotation = np.linalg.eigh(state.lateral)
         values = np.maximum(values[::-1], np.finfo(np.float64).eps * values[-1])
         directions = rotation[:, ::-1].T @ state.feedforward
         n_foreground = max(state.n_seen - state.n_background, 1)
         beta = check_beta(self.beta)
-        # B of the data is that of the standardised rows times this.
+        # B of the original rows is this factor times B of the standardised rows.
         unit = 1 - beta + beta * background.variance or 1.0
         return self._set_fitted(
             feature_names,

@@ -1,4 +1,4 @@
-"""Standardised rows for online cPCA*, from a stream or, alternating, from memory."""
+"""Standardised rows for online cPCA*, from a stream or in alternating order from memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.rows import Rows
 
 _BLOCK_ELEMENTS = 2**20  # 8 MB of float64: the rows of a pass are gathered block by block
-_TINY, _HUGE = 1e-280, 1e300  # sums of squares between which all digits are there
+_TINY, _HUGE = 1e-280, 1e300  # limits of sums of squares that keep full precision
 
 
 class Scatter(NamedTuple):
@@ -36,7 +36,7 @@ class Scatter(NamedTuple):
 
     @property
     def unit_length(self) -> float:
-        """Return the mean squared length of rows at unit scale, weighted by itself."""
+        """Return the mean squared length of rows at unit scale, weighted by the squared length."""
         return self.unit_fourths / self.unit_squares if self.unit_squares else 0.0
 
 
@@ -44,7 +44,8 @@ def scatter_of(rows: Rows, name: str) -> Scatter:
     """Return the count, mean and scatter of rows, computed block by block."""
     n, n_features = rows.shape
     first = rows.read(0, 1, dense=True)[0].astype(np.float64)
-    # Shifted by a row, so that a constant feature has its value for a mean, to the last digit.
+    # Rows are shifted by the first row, so that the mean of a constant feature is exactly its
+    # value.
     mean = np.zeros(n_features)
     varies = np.zeros(n_features, dtype=np.bool_)
     with np.errstate(over="ignore", invalid="ignore"):  # refused by the sum of squares
@@ -68,17 +69,18 @@ def scatter_of(rows: Rows, name: str) -> Scatter:
 def standardise_running(
     rows: NDArray[Any], seen: Scatter, name: str
 ) -> tuple[FloatArray, FloatArray, Scatter]:
-    """Standardise rows by the running mean and scale, so that streams of any units behave alike.
+    """Standardise rows by the running mean and scale, so that the units do not matter.
 
     Returns
     -------
     ndarray of shape (n, n_features)
-        Each row about the mean up to and with it, scaled as Welford's sum asks, and divided by the
-        root of the mean variance up to and with it.
+        Standardised rows. Each row is centred by the mean of all rows up to and including it,
+        scaled as Welford's sum requires, and divided by the square root of the mean variance of the
+        same rows.
     ndarray of shape (n,)
-        These variances.
+        The mean variance up to and including each row.
     Scatter
-        What has been seen afterwards.
+        Count, mean and scatter of all rows, including the new ones.
     """
     if not len(rows):
         return np.empty(rows.shape), np.empty(0), seen
@@ -140,10 +142,11 @@ def _with_lengths(scatter: Scatter, unit_lengths: FloatArray) -> Scatter:
 def alternating(
     rows: tuple[Rows, Rows], scatters: tuple[Scatter, Scatter], rng: np.random.Generator
 ) -> Iterator[tuple[FloatArray, NDArray[np.bool_]]]:
-    """Yield one pass over rows in memory, standardised, datasets alternating, in random order.
+    """Yield standardised rows of one pass in random order, alternating between the datasets.
 
-    Taking turns keeps p at one half, where a background row weighs least: the noise that is left
-    at a constant learning rate is smaller than with all rows shuffled together.
+    Alternating keeps the share p of background rows at one half, so that the weight 1/p of a
+    background row stays small. With a constant learning rate, less noise is left than if all rows
+    were shuffled together.
     """
     length, n_features = max(part.shape[0] for part in rows), rows[0].shape[1]
     order = [

@@ -1,4 +1,4 @@
-"""The iteration of online cPCA*, one row at a time (compiled where numba is) or in minibatches."""
+"""The iteration of online cPCA*, for single rows (compiled with numba) or minibatches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 
-# Rows after which the inverse of M is computed anew, so that rounding cannot pile up.
+# After this number of rows, the inverse of M is computed again, so that rounding errors do not
+# accumulate.
 _REFRESH = 256
 
 
@@ -26,12 +27,15 @@ class OnlineState(NamedTuple):
 
 
 class StepSizes(NamedTuple):
-    """eta at step s is ``learning_rate / (1 + s / decay_steps)``; M moves with eta / tau."""
+    """Step sizes: W moves with eta = ``learning_rate / (1 + s / decay_steps)`` at step s.
+
+    M moves with eta / tau.
+    """
 
     learning_rate: float
-    decay_steps: float  # inf: constant
+    decay_steps: float  # inf keeps the step size constant
     tau: float
-    beta: float | FloatArray  # of all rows, or of each, (n,)
+    beta: float | FloatArray  # one value for all rows, or one for each row, (n,)
 
 
 def advance(
@@ -43,7 +47,7 @@ def advance(
 ) -> OnlineState:
     """Return the state after the rows (n, D), which are centred and of unit scale.
 
-    Where the iteration diverges, the result is not finite or a LinAlgError is raised.
+    If the iteration diverges, the result is not finite or a LinAlgError is raised.
     """
     state = state._replace(feedforward=state.feedforward.copy(), lateral=state.lateral.copy())
     rows = np.ascontiguousarray(rows, dtype=np.float64)
@@ -84,10 +88,11 @@ def _single_steps(
     decay_steps: float,
     tau: float,
 ) -> Any:
-    """Apply equations 9-11 to each row in turn; written so that numba can compile it.
+    """Apply equations 9-11 to each row in turn, in code that numba can compile.
 
-    The inverse of M follows M by Sherman-Morrison, and the decay of W is kept in one number
-    (W = scale * W here), which saves a pass over W per row. W, M and inverse are overwritten.
+    The inverse of M is updated with the Sherman-Morrison formula. The decay of W is kept in the
+    factor `scale` (the true weights are ``scale * W``), which saves a pass over W per row. W, M and
+    inverse are overwritten.
     """
     k = len(M)
     scale = 1.0
@@ -108,7 +113,8 @@ def _single_steps(
                 inverse[j] -= (shrink * u[j]) * u
         else:
             n_background += 1
-            # Where p is still small, 1/p would throw W across the row and beyond: stop short of it.
+            # While p is still small, the factor 1/p would make the step overshoot, so it is
+            # limited.
             coefficient *= -beta / max(n_background / n_seen, eta * beta * np.dot(x, x))
         inverse /= 1.0 - rate
         scale *= 1.0 - 2.0 * eta * (1.0 - beta)
