@@ -17,9 +17,9 @@ from contrast_core.images._stacks import Stack
 from contrast_core.moments import SecondMoments
 from contrast_core.rows import array_of
 
-_N_STRETCHES = 8  # of frames or pixels
-_MOST_TILES = 8  # along an axis
-_WINDOWS = 2**16  # read from a stack: more do not make moments of a few hundred features better
+_N_STRETCHES = 8  # number of blocks into which frames or pixels are cut
+_MOST_TILES = 8  # most tiles along an axis
+_WINDOWS = 2**16  # number of windows; more do not improve moments of a few hundred features
 
 
 def block_moments(
@@ -35,26 +35,26 @@ def block_moments(
     Parameters
     ----------
     sampling : Patches, Frames or Channels
-        What a sample is. For patches, the images, or what the mask encloses, are divided into two
-        to eight tiles along each side. The tiles are dealt into four blocks; patches that cross a
-        border are left out. The stride is wide enough to leave some 65,000 patches, and of more
-        than 2**24 pixels evenly spread parts are read. Frames and pixels are cut into eight
-        stretches, or into fewer of at least two samples each.
+        How samples are cut from the stack. For patches, the images (or their marked part) are
+        divided into two to eight tiles along each side. The tiles are dealt into four blocks, and
+        patches that cross a border are left out. The stride is so wide that some 65,000 patches
+        remain. If there are more than 2**24 pixels, only evenly spread parts are read. Frames and
+        pixels are cut into eight consecutive blocks, or into fewer of at least two samples each.
     stack : array
         As for `Sampling.rows`.
     mask : array-like of bool, optional
         As for `Sampling.rows`.
     name : str, default="the stack"
-        What error messages call the stack.
+        Name of the stack in error messages.
     progress : bool or callable, default=False
-        Show a progress bar of the blocks: tqdm's, or what is called as
-        ``progress(iterable, total=, desc=)``. An exception that it raises while it is iterated
-        stops the work and is passed on.
+        Show a progress bar of the blocks with tqdm, or with a callable that is called as
+        ``progress(iterable, total=, desc=)``. An exception that it raises during iteration stops
+        the work and is passed on.
 
     Returns
     -------
     list of SecondMoments
-        A single one where parts are smaller than two samples.
+        Moments of each block. There is a single block if the parts hold fewer than two samples.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def wide_stride(sampling: Patches, stack: Stack, mask: ArrayLike | None = None) 
 def _tile_moments(
     sampling: Patches, stack: Stack, mask: ArrayLike | None, name: str, progress: Progress
 ) -> list[SecondMoments]:
-    sampling.rows(stack, mask, name=name)  # or it says why there are none
+    sampling.rows(stack, mask, name=name)  # raises if there are no patches
     image = tuple(stack.shape[-len(sampling.sides) :])
     counts = np.ones(image, dtype=bool) if mask is None else truth_values(mask, name)
     if len(image) == 2:
@@ -103,7 +103,7 @@ def _tile_moments(
 
 
 def _tiles(counts: BoolArray, sides: tuple[int, ...]) -> Iterator[BoolArray]:
-    """Yield four masks (height, width): every second tile along both axes of what counts."""
+    """Yield four masks (height, width) of every second tile along both axes of the marked part."""
     odd = []
     for axis in (-2, -1):
         others = tuple(other for other in range(counts.ndim) if other != counts.ndim + axis)

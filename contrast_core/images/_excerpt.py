@@ -1,4 +1,4 @@
-"""Parts of a large stack that are enough to learn from, each stored chunk read once."""
+"""Selection of parts of a large stack for fitting; each stored chunk is read once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def excerpt(
 ) -> tuple[Any, BoolArray | None]:
     """Return a stack of at most 2**24 pixels, and its mask, in place of a larger one.
 
-    Tiles of 512 x 512 pixels, evenly spread, or those that hold most of what a mask marks. They
-    begin where stored chunks begin, so that each chunk is read once.
+    Tiles of 512 x 512 pixels are chosen from the stack. They are evenly spread, or they are the
+    tiles with the most marked pixels if there is a mask. Tiles begin where stored chunks begin, so
+    that each chunk is read once.
 
     Parameters
     ----------
@@ -36,7 +37,7 @@ def excerpt(
     stack : array
         The stack itself if it is small, else an ndarray of shape (n_tiles, h, w).
     mask : ndarray of bool or None
-        What the mask marks in it.
+        Mask of the returned stack.
     """
     shape = tuple(map(int, stack.shape))
     if math.prod(shape) <= _PIXELS:
@@ -51,7 +52,7 @@ def excerpt(
         marked = np.array([_tile(mask, place, sides).sum() for place in places])
         chosen = np.sort(np.argsort(-marked, kind="stable")[:most])
         chosen = chosen[marked[chosen] > 0]
-    if not len(chosen):  # nothing is marked, as is found out where windows are cut
+    if not len(chosen):  # nothing is marked: cutting windows will raise
         return stack, mask
     shown = with_progress(chosen, len(chosen), "read", progress)
     tiles = np.stack([np.asarray(_tile(stack, places[i], sides)) for i in shown])
@@ -61,7 +62,7 @@ def excerpt(
 
 
 def _starts(stack: Stack, axis: int, side: int) -> list[int]:
-    """Return where tiles begin along an axis: at chunks that are as long, or side by side."""
+    """Return where tiles begin: at chunks that are at least as long as a tile, or side by side."""
     n, step = int(stack.shape[axis]), side
     chunk = chunk_side(stack, axis)
     if chunk is not None and side <= chunk < n:

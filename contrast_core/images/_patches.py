@@ -29,27 +29,27 @@ from contrast_core.images._stacks import Stack, chunk_side
 from contrast_core.rows import array_of
 
 _LARGEST_SIDE = 2**31
-_WHOLE_IMAGE = 2**24  # pixels: an image of fewer is read once and kept until the next
+_WHOLE_IMAGE = 2**24  # pixels: a smaller image is read once and kept until the next image
 
 
 @dataclass(frozen=True)
 class Patches(Sampling):
-    """Small windows of every image: each is a sample, its pixels are the features.
+    """Sampling by small windows: each window is a sample, and its pixels are the features.
 
     Parameters
     ----------
     size : int or tuple of int, default=16
-        Side of the windows in pixels. An integer stands for squares in the last two axes of a
-        stack, a tuple for boxes in its last two or more; leading axes count images.
+        Side of the windows in pixels. An integer gives squares in the last two axes of a stack. A
+        tuple of two or more integers gives boxes in as many last axes. Leading axes count images.
     stride : int, default=2
-        Step from a window to the next along every axis, from 1 to the shortest side; the last
-        window of an axis ends at the border in any case. Blocks show in what is put back if it is
-        half the side or more; a quarter is enough.
+        Step between neighbouring windows along every axis, from 1 to the shortest side. The last
+        window of an axis always ends at the border. If the stride is half the side or more, blocks
+        are visible in reassembled images; a quarter of the side is small enough.
 
     Raises
     ------
     TypeError, ValueError
-        If `size` or `stride` is not such a number.
+        If `size` or `stride` has a wrong type or is out of range.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Patches(Sampling):
                 f"size={shown(self.size)}; an integer of at least 1 is expected, or a tuple of two "
                 "or more of them."
             )
-        # Plain integers: NumPy's overflow, and compare in ways of their own.
+        # Plain integers are stored, because NumPy's integers overflow.
         whole = tuple(map(int, sides)) if isinstance(self.size, tuple) else int(self.size)
         object.__setattr__(self, "size", whole)
         if not _is_count(self.stride) or self.stride > min(sides):
@@ -104,14 +104,15 @@ class Patches(Sampling):
         stack : array of shape (..., height, width)
             See `Sampling.rows`.
         mask : array-like of bool of shape (height, width), or of the stack's, optional
-            What counts, in all images or in each: only windows that lie in it whole are rows.
+            Mask for all images, or one for each image. Only windows that lie entirely within the
+            mask become rows.
         name, elements
             See `Sampling.rows`.
 
         Returns
         -------
         StackRows
-            A row per window, in C order of their places, and a column per pixel.
+            One row per window, in C order of the windows' places, and one column per pixel.
 
         Raises
         ------
@@ -146,7 +147,7 @@ class Patches(Sampling):
         Parameters
         ----------
         function, stack, out, progress
-            See `Sampling.map`. Where `out` is given, a whole image is in memory at a time.
+            See `Sampling.map`. If `out` is given, one whole image is in memory at a time.
 
         Returns
         -------
@@ -171,10 +172,10 @@ class Patches(Sampling):
 
 
 class _Band(NamedTuple):
-    """Windows that follow each other down an image, over its whole width.
+    """Consecutive lines of windows over the whole width of an image.
 
-    `outer` are the indices of the image and of the windows' first axes, `lines` the windows' places
-    down the next axis.
+    `outer` holds the indices of the image and of the windows' first axes. `lines` is the range of
+    windows along the next axis.
     """
 
     outer: tuple[int, ...]
@@ -191,7 +192,7 @@ class _Slab(NamedTuple):
 
 
 class _WindowRows(StackRows):
-    """Windows of the given sides, one every `stride` pixels, as rows; see `Patches`."""
+    """Rows that are windows of the given sides, one every `stride` pixels; see `Patches`."""
 
     def __init__(self, stack: Stack, sides: tuple[int, ...], stride: int, **options: Any) -> None:
         shape = tuple(stack.shape)
@@ -217,7 +218,7 @@ class _WindowRows(StackRows):
         super().__init__(stack, math.prod(self._grid), math.prod(sides), **options)
 
     def edges(self, elements: int | None = None) -> list[int]:
-        """Return where blocks begin and end, 0, ..., n, at whole lines of windows."""
+        """Return where blocks of whole lines of windows begin and end: 0, ..., n."""
         line = self._grid[-1]
         lines = max(1, (elements or self.elements) // (line * math.prod(self._sides)))
         ends = [*range(0, self._n_source, line * lines), self._n_source]
@@ -226,8 +227,8 @@ class _WindowRows(StackRows):
         return list(np.unique(np.searchsorted(self._rows, ends)).tolist())
 
     def inside(self, mask: BoolArray) -> BoolArray:
-        """Return which windows lie in the mask whole, for each of its images."""
-        for axis in range(-len(self._sides), 0):  # one axis after the other: few comparisons
+        """Return which windows lie entirely within the mask, for each of its images."""
+        for axis in range(-len(self._sides), 0):  # axis by axis, which needs fewer comparisons
             windows = sliding_window_view(mask, self._sides[axis], axis=axis).all(axis=-1)
             mask = np.take(windows, self._starts[axis], axis=axis)
         return mask
@@ -262,7 +263,7 @@ class _WindowRows(StackRows):
             leading, box = self._box(band)
             windows = sliding_window_view(self._pixels(leading, box), self._sides)
             down, across = self._starts[-2][band.lines], self._starts[-1]
-            # Windows of the band's own pixels: one along the first axes, from 0 on.
+            # Windows are counted from the band's first pixel; the first axes hold one window each.
             places = windows[(0,) * (len(self._sides) - 2)][np.ix_(down - down[0], across)]
             parts.append(places.reshape(-1, math.prod(self._sides)))
         rows = np.concatenate(parts) if len(parts) > 2 else parts[-1]
@@ -277,10 +278,10 @@ class _WindowRows(StackRows):
         return self._kept[1][box]
 
     def _from_slab(self, leading: tuple[int, ...], box: tuple[slice, ...]) -> NDArray[Any]:
-        """Return pixels of a large image, read in whole rows of chunks that are kept for the next.
+        """Return pixels of a large image, which is read in whole rows of chunks.
 
-        Boxes go down the image: of the chunks that the last box was cut from, those that this one
-        needs too are not read again.
+        Successive boxes move down the image. Chunks that were read for the last box are kept, and
+        are not read again if this box needs them too.
         """
         index, lines = (*leading, *box[:-2]), box[-2]
         side = min(chunk_side(self._source, -2) or 1, max(1, _WHOLE_IMAGE // self._image[-1]))
@@ -300,7 +301,7 @@ class _WindowRows(StackRows):
     def put_back(
         self, out: NDArray[Any], start: int, stop: int, results: NDArray[np.floating]
     ) -> None:
-        """Add results for the windows of whole lines, see `StackRows.put_back`."""
+        """Add the results for whole lines of windows; see `StackRows.put_back`."""
         whole = np.broadcast_to(results, (stop - start, math.prod(self._sides)))
         done = 0
         for band in self._bands(start, stop):
@@ -314,12 +315,12 @@ class _WindowRows(StackRows):
     def _overlapping(
         self, results: NDArray[np.floating], band: _Band, box: tuple[slice, ...]
     ) -> NDArray[np.floating]:
-        """Return the sum of a band's results, each pixel divided by the number of its windows."""
+        """Return the sum of a band's results, divided by the number of windows over each pixel."""
         stride = self._stride
         down = self._starts[-2][band.lines] - box[-2].start
         total = np.zeros(tuple(side.stop - side.start for side in box), dtype=results.dtype)
         for lines, columns in product(_runs(down, stride), _runs(self._starts[-1], stride)):
-            # Contiguous where the columns of the results are, which makes this fast.
+            # If the columns of the results are contiguous, the slices below are too: this is fast.
             part = results[lines, columns]
             corner = down[lines.start], self._starts[-1][columns.start]
             for offset in np.ndindex(*self._sides):
@@ -355,12 +356,12 @@ def _times(numbers: tuple[int, ...]) -> str:
 
 
 def _starts(n: int, side: int, stride: int) -> NDArray[np.intp]:
-    """Return where windows begin along an axis: every `stride` pixels, the last at its end."""
+    """Return where windows begin along an axis: every `stride` pixels; the last ends with it."""
     return np.unique(np.append(np.arange(0, n - side + 1, stride), n - side))
 
 
 def _runs(starts: NDArray[np.intp], stride: int) -> list[slice]:
-    """Return the windows at a regular step; the last one may be a run of its own."""
+    """Return slices of windows with a regular step; the last window may have its own slice."""
     n = len(starts)
     if n > 1 and starts[-1] - starts[-2] != stride:
         return [slice(0, n - 1), slice(n - 1, n)]

@@ -1,4 +1,4 @@
-"""The contract of frames, patches and channels: how a stack is cut into samples."""
+"""Interface of `Frames`, `Patches` and `Channels`: how a stack is cut into samples."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from contrast_core.feedback import Progress, with_progress
 from contrast_core.images._stacks import Stack
 from contrast_core.rows import Place, Rows, array_of, check_finite
 
-_READ_ELEMENTS = 2**22  # 32 MB of float64, where nothing else is said
-_BLOCK_ELEMENTS = 2**20  # 8 MB of float64: rows that stay in the cache while they are worked on
+_READ_ELEMENTS = 2**22  # default size of a block: 32 MB of float64
+_BLOCK_ELEMENTS = 2**20  # 8 MB of float64: such a block stays in the cache while it is processed
 
-_FEW_VALUES = 16  # an image has more grey levels, a mask or labels may have fewer
+_FEW_VALUES = 16  # images have more grey levels; masks and labels may have fewer
 
 BoolArray: TypeAlias = NDArray[np.bool_]
 
 
 class StackRows(Rows):
-    """Samples of a stack as rows, read where they lie: `stack` is sliced, never copied whole.
+    """Rows that are samples of a stack; `stack` is sliced on reading and never copied whole.
 
     Parameters
     ----------
@@ -66,23 +66,23 @@ class StackRows(Rows):
                 "(such as by numpy.nan_to_num), or leave them out by a mask or a crop."
             )
         if check and block.dtype.kind != "f":
-            check_finite(block, self.name)  # that float64 holds all whole numbers
+            check_finite(block, self.name)  # whole numbers must be exact in float64
         return block
 
     def _is_read_with(self, other: Rows) -> bool:
-        # Rows of one stack at two strides have numbers of their own.
+        # With another stride, the same row number means another sample.
         same = isinstance(other, StackRows) and self._cut == other._cut
         return same and super()._is_read_with(other)
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return selected rows, picked from the part of the whole that holds them."""
+        """Return the selected rows `start` to `stop`; long gaps between them are not read."""
         if self._rows is None:
             block = self._read_whole(start, stop)
         elif start == stop:
             block = np.empty((0, self.shape[1]), self.dtype)
         else:
             wanted = self._rows[start:stop]
-            gaps = np.diff(wanted) * self._n_columns > _BLOCK_ELEMENTS  # too long to be read over
+            gaps = np.diff(wanted) * self._n_columns > _BLOCK_ELEMENTS  # too long to read
             parts = [
                 self._read_whole(run[0], run[-1] + 1)[run - run[0]]
                 for run in np.split(wanted, np.flatnonzero(gaps) + 1)
@@ -91,7 +91,7 @@ class StackRows(Rows):
         return block if self._columns is None else block[:, self._columns]
 
     def _place_of(self, row: int) -> str:
-        """Say where in the stack a selected row lies."""
+        """Return the place of a selected row in the stack, in words."""
         return self._whole_place(row if self._rows is None else int(self._rows[row]))
 
     @abstractmethod
@@ -100,28 +100,28 @@ class StackRows(Rows):
 
     @abstractmethod
     def _whole_place(self, row: int) -> str:
-        """Say where a row of the whole stack lies."""
+        """Return the place of a row of the whole stack, in words."""
 
     @abstractmethod
     def put_back(
         self, out: NDArray[Any], start: int, stop: int, results: NDArray[np.floating]
     ) -> None:
-        """Write results for rows `start` to `stop`, of `edges`, to their place in a stack.
+        """Write the results for rows `start` to `stop` to their place in a stack.
 
         Parameters
         ----------
         out : ndarray of the stack's shape
-            Zeros where samples overlap: their results are averaged, and it is complete when those
-            of all rows have been added.
+            Array to write to. Where samples overlap, their results are averaged: the array must
+            hold zeros at first, and is complete once the results of all rows have been added.
         start, stop : int
-            Two neighbours of `edges` of the rows of the whole stack.
+            Two consecutive values of `edges()` of the rows of the whole stack.
         results : ndarray of shape (stop - start, n_features) or (stop - start, 1)
-            A number for each feature of each sample, or one for the whole sample.
+            One number for each feature of each sample, or one number for each sample.
         """
 
 
 class Sampling(ABC):
-    """Base of the ways to cut samples from a stack and to put results back in their place."""
+    """Base class of samplings, which cut samples from a stack and put results back in place."""
 
     @abstractmethod
     def rows(
@@ -137,27 +137,27 @@ class Sampling(ABC):
         Parameters
         ----------
         stack : array
-            Anything with `shape` that slices like a NumPy array, also lazily: dask, zarr, HDF5, a
-            TIFF file opened as an array. Lists and tensors become NumPy arrays.
+            Any object with `shape` that slices like a NumPy array. It may be lazy: dask, zarr,
+            HDF5, a TIFF file opened as an array. Lists and tensors become NumPy arrays.
         mask : array-like of bool, optional
-            What counts: only samples that lie in it whole are rows.
+            Only samples that lie entirely within the mask become rows.
         name : str, default="the stack"
-            What error messages call it.
+            Name of the stack in error messages.
         elements : int, optional
-            How many values are read at once.
+            Number of values that are read at once.
 
         Returns
         -------
         StackRows
-            For `SecondMoments.from_data`, `fit` and whatever takes data.
+            Rows, which `SecondMoments.from_data`, `fit` and all functions that take data accept.
 
         Raises
         ------
         ValueError
-            If a stack of this shape has no such samples, or the mask has another shape or lets no
-            sample through.
+            If a stack of this shape has no such samples, or the mask has a wrong shape or contains
+            no sample.
         TypeError
-            If the stack's pixels are not real numbers, the mask's not truth values, or entries of
+            If pixels are not real numbers, the mask does not hold truth values, or entries of
             either are masked.
         """
 
@@ -174,26 +174,28 @@ class Sampling(ABC):
         Parameters
         ----------
         function : callable
-            From samples (b, n_features) to results (b, n_features), or (b, 1) for one number a
-            sample. Where samples overlap, their results are averaged.
+            Function from samples (b, n_features) to results of shape (b, n_features), or (b, 1) for
+            one number per sample. Where samples overlap, their results are averaged.
         stack : array
-            As for `rows`; a part of it is in memory at a time.
+            As for `rows`. Only a part of it is in memory at a time.
         out : array of the stack's shape, optional
             Where to write the result, such as a `numpy.memmap`, a zarr array or an HDF5 dataset for
             results larger than memory. It is written from beginning to end.
         progress : bool or callable, default=False
-            Show a progress bar: tqdm's, or what is called as ``progress(iterable, total=, desc=)``.
-            An exception that it raises while it is iterated stops the work and is passed on.
+            Show a progress bar with tqdm, or with a callable that is called as
+            ``progress(iterable, total=, desc=)``. An exception that it raises during iteration
+            stops the work and is passed on.
 
         Returns
         -------
         ndarray of the stack's shape, or `out`
-            float32, or float64 where the stack's own type is wider than that.
+            Results in float32, or in float64 if the stack's own type is wider.
 
         Raises
         ------
         ValueError, TypeError
-            As from `rows`, or if pixels are NaN or infinite, or the function returns anything else.
+            As for `rows`. Also if pixels are NaN or infinite, or if the function returns an object
+            of another shape or type.
         """
         if not callable(function):
             raise TypeError(
@@ -226,7 +228,7 @@ def _results(found: object, n: int, n_features: int) -> NDArray[np.floating]:
     check_unmasked(found, "what the function returned")
     try:
         results = np.asarray(found)
-    except (TypeError, ValueError):  # of rows that differ in length
+    except (TypeError, ValueError):  # rows differ in length
         results = np.empty(0, dtype=object)
     if results.dtype.kind not in "biuf" or results.shape not in ((n, n_features), (n, 1)):
         kind = TypeError if results.dtype.kind not in "biuf" else ValueError
@@ -283,8 +285,9 @@ def few_values(stack: Stack) -> set[float] | None:
 def mask_or_image(background: Stack, mask_shapes: Collection[tuple[int, ...]]) -> BoolArray | None:
     """Return a background as a mask, or None if it is an image.
 
-    Booleans are a mask. Numbers are one if they are 0 and 1 or 0 and 255 and the shape is that of
-    a mask. Other integers of that shape with few values may be labels or an image.
+    Booleans are a mask. Numbers are a mask if they have the shape of a mask and the values are 0
+    and 1, or 0 and 255. Other integers of that shape with few values are refused, since they may be
+    labels or an image.
 
     Raises
     ------
@@ -320,7 +323,7 @@ def _listed(values: set[float]) -> str:
 
 
 def some_rows(rows: StackRows, counts: BoolArray, sample: str) -> StackRows:
-    """Return the rows that count; raise ValueError if there are none."""
+    """Return the rows for which `counts` is True; raise ValueError if there are none."""
     if not counts.any():
         raise ValueError(
             f"no {sample} of {rows.name} lies in the mask whole; draw a larger region."

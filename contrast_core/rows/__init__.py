@@ -1,4 +1,4 @@
-"""Data of every kind behind one interface: `rows_of` is the only place that asks what data are.
+"""One interface, `Rows`, to data of every kind; only `rows_of` looks at the type of the data.
 
 ``rows_of(X, name)`` makes `Rows` of arrays, lists, DataFrames, sparse matrices of any format,
 HDF5 and zarr datasets, memory maps, the sparse datasets of backed AnnData objects, dask arrays and
@@ -13,14 +13,15 @@ All `Rows` have these attributes and methods:
 `is_sparse`            whether blocks are CSR rather than ndarrays
 `place`, `in_memory`   "memory", "stored", "dask" or "device" (a tensor that is not on the host)
 `device`               device of a tensor, else None
-`missing`, `can_miss`  whether NaN is let through as a missing value, and whether it could be
-`weights`, `codes`     weight of each row, and which of `groups` it belongs to; None without any
-`reads_rows`,          whether a block of rows, or of columns, costs no more than its share of the
-`reads_columns`        data; else the first block of rows loads all selected columns, and every
-                       block of columns is a pass over the rows
+`missing`, `can_miss`  whether NaN is accepted as a missing value, and whether this kind of data can
+                       hold missing values
+`weights`, `codes`     weight of each row, and the index of its group in `groups`; None if not given
+`reads_rows`,          whether reading a block of rows, or of columns, costs only its share of the
+`reads_columns`        data; otherwise the first block of rows loads all selected columns, and every
+                       block of columns needs a pass over all rows
 `blocks()`             finite blocks of rows, ndarray or CSR, in the data's own dtype, made of whole
                        storage chunks
-`any_missing()`        whether a value is missing, by a pass over the rows
+`any_missing()`        whether a value is missing, found in a pass over the rows
 `edges()`, `read()`    boundaries of the blocks of rows; some rows
 `column_blocks()`      blocks of columns with their slices, ndarray or CSC, not checked for NaN
 `read_columns()`       some columns of all rows, an ndarray
@@ -33,14 +34,14 @@ All `Rows` have these attributes and methods:
 =====================  ===========================================================================
 
 `labelled_blocks` yields blocks of rows with their weights and groups; `joint_blocks` reads several
-disjoint selections of the rows of one dataset in one pass, and `reduce_rows` sums them; `pieces`
-makes selections disjoint; `load_into_memory` reads rows that are elsewhere. `minibatches` passes
-through rows in random order, few at a time. `row_view` is a part of a CSR matrix without a copy.
-`array_of` checks stacks of images, which are not rows yet.
+disjoint selections of the rows of one dataset in one pass, and `reduce_rows` sums them. `pieces`
+splits overlapping selections into disjoint ones. `load_into_memory` reads rows that are elsewhere.
+`minibatches` yields all rows in random order, a few at a time. `row_view` returns consecutive rows
+of a CSR matrix without a copy. `array_of` checks stacks of images, which are not rows yet.
 
-`elements` says how many values are read at once: an argument of `rows_of` for all that is made from
-the rows, and of `blocks` for that call. `progress` shows a bar wherever rows are read, and `remedy`
-is the advice at the end of errors about NaN.
+`elements` is the number of values that are read at once. As an argument of `rows_of` it applies to
+all later reading, and as an argument of `blocks` to that call. `progress` shows a bar wherever rows
+are read. `remedy` is the advice at the end of errors about NaN.
 """
 
 from contrast_core.rows._checks import check_finite

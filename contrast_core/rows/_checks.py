@@ -11,14 +11,14 @@ from scipy.sparse import issparse
 
 from contrast_core._validation import check_unmasked, shown, without_mask
 
-_LARGEST_WHOLE = 2**53  # up to which float64 holds all
+_LARGEST_WHOLE = 2**53  # float64 represents all whole numbers up to this one
 
 
 def as_matrix(X: Any, name: str, missing: bool = False) -> Any:
     """Return `X` as a numeric ndarray, or a CSR or CSC matrix without duplicate entries.
 
-    Without copying where possible. Finiteness is checked while the rows are read. Where values may
-    be missing, masked entries are NaN.
+    The data are not copied where possible. Finiteness is checked later, while rows are read. If
+    values may be missing, masked entries become NaN.
     """
     from sklearn.utils.validation import check_array
 
@@ -35,7 +35,7 @@ def as_matrix(X: Any, name: str, missing: bool = False) -> Any:
             ensure_min_samples=0,
             input_name=name,
         )
-        if matrix.dtype == object:  # of a list
+        if matrix.dtype == object:  # from a list
             matrix = matrix.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -52,7 +52,7 @@ def as_matrix(X: Any, name: str, missing: bool = False) -> Any:
 
 
 def _no_matrix(X: Any, name: str, reason: str) -> str:
-    """Return the error message for data that are no matrix of real numbers."""
+    """Return the error message for data that are not a matrix of real numbers."""
     shape = getattr(X, "shape", None)
     reason = reason.splitlines()[0][:150].rstrip(".:")  # the lines that follow hold the data
     what = f"of shape {shape}" if isinstance(shape, tuple) else shown(X)
@@ -70,10 +70,10 @@ def check_finite(
     remedy: str | None = None,
     missing: bool = False,
 ) -> None:
-    """Raise if a block, dense or sparse, holds NaN or infinity, with the way out.
+    """Raise ValueError if a block, dense or sparse, holds NaN or infinity.
 
-    Its columns begin with `first_feature`, or are these `features`. Where values may be `missing`,
-    NaN passes.
+    The columns of the block are the features from `first_feature` on, or the given `features`. NaN
+    is accepted if `missing` is True. The error ends with `remedy`.
     """
     sparse = issparse(chunk)
     values = chunk.data if sparse else chunk
@@ -81,10 +81,10 @@ def check_finite(
         _check_exact(values, name)
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()):  # as scikit-learn: most data are, and it needs no memory
+        if np.isfinite(values.sum()):  # as scikit-learn does: fast, and needs no memory
             return
     bad = np.isinf(values) if missing else ~np.isfinite(values)
-    if not bad.any():  # the sum overflows, or nothing is worse than missing
+    if not bad.any():  # the sum overflowed, or all NaN are missing values
         return
     kind = "NaN" if not missing and np.isnan(values).any() else "inf"
     column = int(chunk.tocoo().coords[1][bad].min() if sparse else bad.any(axis=0).argmax())

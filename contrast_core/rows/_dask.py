@@ -1,4 +1,4 @@
-"""Rows of dask arrays: selected and mapped chunk by chunk, by whatever scheduler runs."""
+"""Rows of dask arrays, selected and mapped chunk by chunk with the current dask scheduler."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from contrast_core.rows._rows import Index, Rows, pick, pick_columns
 class DaskRows(Rows):
     """Rows of a dask array of dense or sparse chunks.
 
-    `array` is what is selected, lazily, in chunks of whole rows. Blocks are computed one after the
-    other; `load` and `map` leave all chunks to the scheduler.
+    `array` is the selected data as a lazy dask array in chunks of whole rows. Blocks are computed
+    one after the other; `load` and `map` leave all chunks to the scheduler.
     """
 
     place = "dask"
@@ -83,7 +83,7 @@ class DaskRows(Rows):
     def chunks(self) -> list[tuple[str, Any]]:
         """Return each selected chunk, delayed, with its name for error messages.
 
-        Without empty ones, where sizes are known.
+        Chunks that are known to be empty are left out.
         """
         delayed = self.array.to_delayed().ravel().tolist()
         return [
@@ -105,7 +105,7 @@ class DaskRows(Rows):
             yield from rows.blocks(elements=elements, dense=dense, check=check)
 
     def map(self, function: Callable[..., Any], width: int, *, dense: bool = False) -> Any:
-        """Return `function` of the rows as a dask array that is not yet computed."""
+        """Apply `function` to the rows; return a dask array that is not yet computed."""
         rows = self.array
         return rows.map_blocks(
             _map_chunk,

@@ -13,8 +13,9 @@ from contrast_core.rows._rows import Index, Rows, pick, pick_columns, row_view
 class MemoryRows(Rows):
     """Rows of a matrix in memory, which is neither changed nor copied; blocks may be views of it.
 
-    A CSC matrix is turned into CSR once rows are read, and a CSR matrix into CSC once columns are.
-    `features` is which columns of a dataset those of the matrix are, for errors.
+    A CSC matrix is converted to CSR when rows are first read, and a CSR matrix to CSC when columns
+    are first read. `features` are the indices of the matrix's columns in a larger dataset, which
+    error messages report.
     """
 
     def __init__(self, matrix: Any, features: Index | None = None, **options: Any) -> None:
@@ -29,7 +30,7 @@ class MemoryRows(Rows):
         self._formats = {self._source.format: self._source} if self.is_sparse else {}
 
     def _as(self, kind: str) -> Any:
-        """Return the whole source, a sparse one in this format."""
+        """Return the whole source; a sparse source is converted to this format."""
         if not self.is_sparse:
             return self._source
         if kind not in self._formats:
@@ -55,7 +56,7 @@ class MemoryRows(Rows):
         return int(np.diff(matrix.indptr)[self._rows].sum(dtype=np.int64))
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
-        """Return all selected rows, the data's own ndarray or CSR matrix if that is all of it."""
+        """Return all selected rows; data that are selected whole are not copied."""
         if dense and self.is_sparse:
             return super().load(dense=True, check=check)
         whole = self._as("csr")
@@ -66,7 +67,7 @@ class MemoryRows(Rows):
 
 
 def load_into_memory(rows: Rows) -> Rows:
-    """Return the rows in memory and checked to be finite; rows elsewhere are read now."""
+    """Return the rows in memory; rows that are elsewhere are read now and checked to be finite."""
     return rows if rows.in_memory else in_memory(rows.load(), rows)
 
 

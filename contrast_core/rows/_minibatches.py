@@ -15,10 +15,10 @@ from contrast_core.rows._stored import StoredColumns
 
 Minibatch: TypeAlias = tuple[Index, NDArray[Any]]
 
-_PART = 4  # blocks are so much smaller than others, so that many are in the buffer
-_BUFFER = 4  # times the elements of a block of rows are shuffled together
-_LEAST = 4  # blocks shuffled together, at least, however large chunks are
-_SPARSE = 8  # times as many, where the buffer stays sparse
+_PART = 4  # blocks are smaller by this factor than elsewhere, so that the buffer holds many
+_BUFFER = 4  # size of the shuffled buffer, as a multiple of the elements of a block of rows
+_LEAST = 4  # least number of blocks that are shuffled together, however large chunks are
+_SPARSE = 8  # the buffer is larger by this factor if it is sparse
 
 
 def minibatches(
@@ -39,22 +39,22 @@ def minibatches(
     Parameters
     ----------
     rows : Rows
-        A known number of rows, n.
+        Rows whose number n is known.
     n_batches : int
-        Number of minibatches, from 1 to n. Datasets of different sizes can be passed through
-        together, as many minibatches of each.
+        Number of minibatches, from 1 to n. Datasets of different sizes can be read together with
+        the same number of minibatches each.
     rng : numpy.random.Generator
-        Source of the order.
+        Random generator for the order.
     shift : ndarray of shape (n_features,) or float, default=0.0
     scale : float above 0, default=1.0
-        Each row is ``(row - shift) / scale``, computed in float64.
+        Each row is transformed to ``(row - shift) / scale``, computed in float64.
     dtype : numpy dtype, default=float32
         Type of the minibatches.
 
     Yields
     ------
     ndarray of int, ndarray
-        Indices of the rows, (b,), and the rows, finite, (b, n_features).
+        Indices of the rows, of shape (b,), and the finite rows, of shape (b, n_features).
 
     Raises
     ------
@@ -64,7 +64,7 @@ def minibatches(
     n = rows.shape[0]
     if not 1 <= n_batches <= n:
         raise ValueError(f"{rows.name} has {n} rows, which cannot be {n_batches} minibatches.")
-    if isinstance(rows, StoredColumns):  # which can be read by columns alone
+    if isinstance(rows, StoredColumns):  # the file can be read only by columns
         rows = rows.loaded()
     quiet = rows.replace(progress=False)
     edges = [round(i * n / n_batches) for i in range(n_batches + 1)]

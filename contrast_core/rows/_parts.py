@@ -19,14 +19,14 @@ def joint_blocks(parts: Sequence[Rows], *, check: bool = True) -> Iterator[tuple
     Parameters
     ----------
     parts : sequence of Rows
-        What ``whole.take(...)`` gave for disjoint rows of the same `whole`.
+        Results of ``whole.take(...)`` for disjoint rows of the same `whole`.
     check
         As for `Rows.blocks`.
 
     Yields
     ------
     int, ndarray or CSR matrix
-        Which of the parts, and finite rows of it.
+        Index of a part in `parts`, and finite rows of this part.
     """
     wanted, owner = joined(parts)
     for start, stop in wanted._shown(list(pairwise(wanted.edges()))):
@@ -38,7 +38,7 @@ def joint_blocks(parts: Sequence[Rows], *, check: bool = True) -> Iterator[tuple
 
 
 def joined(parts: Sequence[RowsT]) -> tuple[RowsT, Index]:
-    """Return the rows of several disjoint selections, and the selection that each is from."""
+    """Return the rows of several disjoint selections, and for each row the selection's index."""
     first = parts[0]
     owner = np.full(first._n_source, -1, dtype=np.intp)
     for i, part in enumerate(parts):
@@ -47,13 +47,14 @@ def joined(parts: Sequence[RowsT]) -> tuple[RowsT, Index]:
 
 
 def pieces(parts: Sequence[RowsT]) -> tuple[list[RowsT], list[list[int]]] | None:
-    """Return the disjoint selections that some selections of one dataset are made of.
+    """Split selections of one dataset, which may overlap, into disjoint pieces.
 
     Returns
     -------
     list of Rows, list of lists of int
-        The pieces, and of which of them each part is made; None if the parts are not selections of
-        one `whole` on the host, each of a known number of rows, not none, in ascending order.
+        The pieces, and for each part the indices of its pieces. The result is None unless all parts
+        are selections of one `whole` on the host. Each part must have a known number of rows above
+        0, in ascending order.
     """
     first = parts[0]
     if not all(part._is_read_with(first) and part._is_ascending() for part in parts):

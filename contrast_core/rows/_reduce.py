@@ -1,8 +1,8 @@
 """Sums over rows of any kind, in one pass over a dataset.
 
-Problem: sums of rows that are stored in blocks, or in chunks of a dask array that a cluster reads.
-Whatever is summed up has two operations, adding a block and merging two sums (a map and a
-reduction), so blocks can be summed anywhere and in any grouping.
+Rows are stored in blocks, or in chunks of a dask array that a cluster reads. A sum has two
+operations, adding a block and merging with another sum (a map and a reduction). Blocks can
+therefore be summed anywhere and in any grouping.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contrast_core.rows._dask import DaskRows, chunk_rows
 from contrast_core.rows._parts import joined, joint_blocks
 from contrast_core.rows._rows import Rows
 
-_TASK = 8  # times the elements of a block in a task, so that its work outweighs the merging
+_TASK = 8  # blocks' worth of elements in a task, so that its work outweighs the merging
 
 
 def reduce_rows(
@@ -31,14 +31,14 @@ def reduce_rows(
     Parameters
     ----------
     parts : sequence of Rows
-        One, or what ``whole.take(...)`` gave for disjoint rows of the same `whole`.
+        A single dataset, or results of ``whole.take(...)`` for disjoint rows of the same `whole`.
     start : callable
-        Returns a sum without rows. Its method ``add(block, weights, codes)`` takes blocks of rows
-        with their labels or None; ``result()`` returns what has a method ``merge(other)``, or None
-        without rows. For a dask array it is pickled: every task makes sums of its own, whose
-        results are merged in pairs by whatever scheduler runs.
+        Function that returns an empty sum. The sum's method ``add(block, weights, codes)`` takes
+        blocks of rows with their labels or None. Its method ``result()`` returns an object with a
+        method ``merge(other)``, or None if no rows were added. For a dask array, `start` is
+        pickled: every task makes its own sums, and the scheduler merges their results in pairs.
     check : bool, default=True
-        Refuse NaN and infinity.
+        Whether to raise an error on NaN and infinity.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def _reduce_chunks(
 def _task_ends(rows: DaskRows, n_chunks: int) -> list[int]:
     """Return where the chunks of each task begin and end; one chunk each if sizes are unknown.
 
-    Tasks of about the same size, enough of them for every processor.
+    The tasks have about the same size, and there are enough of them for all processors.
     """
     elements = max(rows.array.chunks[0], default=0) * rows.shape[1]
     known = bool(elements) and not math.isnan(elements)
@@ -120,9 +120,9 @@ def _reduce_some(
     options: dict[str, Any],
     check: bool,
 ) -> list[Any | None]:
-    """Sum the rows of some chunks for each part; None where they have no rows.
+    """Return the sum of the rows of some chunks for each part; None for a part without rows.
 
-    `labels` are the part, the weight and the group of each row of a chunk, or None.
+    `labels` holds the part, the weight and the group of each row for every chunk, or None.
     """
     sums = [start() for _ in range(n_parts)]
     for chunk, name, owner, weights, codes in zip(chunks, names, *labels, strict=True):
