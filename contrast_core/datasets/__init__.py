@@ -1,6 +1,6 @@
-"""Data with known answers: generators, and two real sets that are bundled with the package.
+"""Datasets with known answers: generators, and two real datasets bundled with the package.
 
-Nothing is downloaded, and nothing beyond numpy is needed to load them. Sources and licences are in
+Nothing is downloaded, and loading needs only numpy. Sources and licences are in
 ``contrast_core/datasets/data/README.md`` and the licence files beside it.
 """
 

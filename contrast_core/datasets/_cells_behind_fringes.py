@@ -1,4 +1,4 @@
-"""A made field of cells behind interference fringes: one image, known cells, an empty corner."""
+"""Simulated image of cells behind interference fringes, with known cells and an empty corner."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from contrast_core._validation import check_count, check_generator, numbers_of, shown
 
-_SMALLEST = 96  # pixels along a side: an empty corner with cells around it
-_EMPTY = 0.3  # of each side
-_CELL = 1800  # pixels to a cell
+_SMALLEST = 96  # pixels along a side: room for an empty corner with cells around it
+_EMPTY = 0.3  # share of each side that the empty corner takes
+_CELL = 1800  # pixels per cell
 _PERIOD = 13.0  # pixels
 _ANGLE = 0.6
-_NOISE = 0.3  # of the cells' standard deviation, as camera noise
+_NOISE = 0.3  # camera noise relative to the cells' standard deviation
 
 
 class CellsBehindFringes(NamedTuple):
-    """An image and what is known of it.
+    """Simulated image with its true signal and its empty area.
 
     Parameters
     ----------
@@ -41,10 +41,10 @@ def cells_behind_fringes(
 ) -> CellsBehindFringes:
     """Simulate cells behind interference fringes, with an empty corner of fringes alone.
 
-    The cells are bright blurred ellipses with brighter nuclei, all over the field but in its upper
-    left corner, three tenths of each side. The fringes have a period of 13 pixels, are slanted and
-    bent, and as strong as the cells: mean 0, and the cells' standard deviation. Camera noise has
-    0.3 of that.
+    The cells are bright blurred ellipses with brighter nuclei. They lie all over the field except
+    in its upper left corner, which takes three tenths of each side. The fringes are slanted and
+    bent and have a period of 13 pixels. Their mean is 0, and their standard deviation equals that
+    of the cells. The standard deviation of the camera noise is 0.3 times this.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def cells_behind_fringes(
     Raises
     ------
     TypeError, ValueError
-        If `shape` is not two such integers, or `random_state` no seed.
+        If `shape` is not two integers of at least 96, or `random_state` is not a seed.
 
     Examples
     --------

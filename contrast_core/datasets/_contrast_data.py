@@ -14,23 +14,23 @@ class ContrastData:
     Parameters
     ----------
     foreground : ndarray of shape (n, D), float64
-        The data in which structure is looked for.
+        Data that contain the structure of interest.
     background : ndarray of shape (m, D), float64
-        The data that shares the unwanted variation; same features in the same order.
+        Data that share the unwanted variation, with the same features in the same order.
     labels : ndarray of shape (n,)
-        Known group of each foreground row, integers or strings. For judging a result; no method
-        here needs it.
+        Known group of each foreground row, as integers or strings. Labels serve to evaluate a
+        result; no method needs them.
     feature_names : tuple of str or None
-        Names of the D features, where they have any.
+        Names of the D features, if they have names.
     units : ndarray of shape (n,) or None
-        What foreground rows have in common beyond their label (the animal, the photograph), where
-        rows are not independent. Keep the rows of a group together in cross-validation.
+        Sampling unit of each foreground row (the animal, the photograph), if rows are not
+        independent. Keep the rows of a unit together in cross-validation.
     background_units : ndarray of shape (m,) or None
-        The same for the background rows.
+        Sampling unit of each background row.
     frame_shape : tuple of int or None
         Height and width in pixels if every row is an image, flattened row by row.
     clean : ndarray of shape (n, D) or None
-        The signal of each foreground row alone, where it is known: what denoising should recover.
+        True signal of each foreground row, if it is known; denoising should recover it.
     description : str
         What the data are and where they come from.
     """

@@ -21,13 +21,14 @@ def digits_on_photos(
 
     A foreground frame is 0.25 times a digit (its pixels between 0 and 1) plus a random 28 x 28 crop
     of a greyscale photograph (0 to 1, 100 x 100); a background frame is a crop alone. Six
-    photographs serve the foreground and six others the background. Frames are mixed on each call.
+    photographs are used for the foreground and six others for the background. The frames are
+    computed on each call.
 
     Parameters
     ----------
     n_samples : int, default=5000
-        Frames in the foreground, and again in the background: 1 to 5000, the number of digits that
-        are bundled. The set for a smaller number is the beginning of the set for a larger one.
+        Number of frames in the foreground, and also in the background: 1 to 5000, the number of
+        bundled digits. A smaller dataset equals the first frames of a larger one.
     random_state : int, Generator or None, default=0
         Seed of the crops. The same integer gives the same data on every machine. The digits and
         their order are always the same.
@@ -35,21 +36,21 @@ def digits_on_photos(
     Returns
     -------
     ContrastData
-        `foreground`, `background` and `clean` (n_samples, 784), pixels from 0 to 1.25, each row a
-        frame of `frame_shape` (28, 28); `clean` is the digit as it stands in the frame (0 to 0.25),
-        so that `foreground - clean` is the crop. `labels` (n_samples,) is the digit, 0 or 1;
-        `units` and `background_units` name the photograph that a frame was cropped from.
+        `foreground`, `background` and `clean` have shape (n_samples, 784) and pixels from 0 to
+        1.25. Each row is a frame of `frame_shape` (28, 28). `clean` is the digit as it was added
+        (0 to 0.25), so `foreground - clean` is the crop. `labels` (n_samples,) is the digit, 0 or
+        1. `units` and `background_units` name the photograph from which a frame was cropped.
 
     Raises
     ------
     TypeError, ValueError
-        If `n_samples` is no integer from 1 to 5000, or `random_state` is no seed.
+        If `n_samples` is not an integer from 1 to 5000, or `random_state` is not a seed.
 
     Notes
     -----
-    Each digit occurs once. Crops are drawn with replacement from the 6 x 73 x 73 positions of their
-    six photographs: at 5000 frames several hundred occur more than once and most overlap, so the
-    frames of one photograph are not independent.
+    Each digit occurs once. Crops are drawn with replacement from the 6 x 73 x 73 positions in six
+    photographs. With 5000 frames, several hundred crops occur more than once and most crops
+    overlap, so the frames of one photograph are not independent.
 
     The papers used ImageNet pictures of grass, which cannot be distributed. The twelve photographs
     here come with scikit-image and scikit-learn; the photograph and licence of each are listed in

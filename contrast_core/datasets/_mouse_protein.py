@@ -15,16 +15,17 @@ from contrast_core.datasets._contrast_data import ContrastData
 def load_mouse_protein(*, raw: bool = False) -> ContrastData:
     """Load protein expression of mice with and without a Down syndrome model (trisomy Ts65Dn).
 
-    The foreground are trisomic and control mice of the shock-context group (class ``*-SC-s``), the
-    background control mice of the context-shock group (``c-CS-s``), all treated with saline. The
-    genotype is what cPCA should bring out: PCA shows other variation among mice.
+    The foreground consists of trisomic and control mice of the shock-context group (class
+    ``*-SC-s``). The background consists of control mice of the context-shock group (``c-CS-s``).
+    All mice were treated with saline. cPCA should separate the two genotypes of the foreground,
+    whereas PCA shows other variation among mice.
 
     Parameters
     ----------
     raw : bool, default=False
-        If False, as in both papers' scripts: missing values are replaced by 0, then foreground and
-        background are standardised, each on its own, to mean 0 and standard deviation 1 (divisor
-        n). If True, the levels as published, NaN where a value is missing.
+        If False, the data are prepared as in both papers' scripts: missing values are replaced by
+        0, and then foreground and background are standardised separately to mean 0 and standard
+        deviation 1 (divisor n). If True, the levels are as published, with NaN for missing values.
 
     Returns
     -------
@@ -35,8 +36,8 @@ def load_mouse_protein(*, raw: bool = False) -> ContrastData:
 
     Notes
     -----
-    A mouse was measured 15 times: the foreground is 18 mice, the background 9. Its rows are
-    repeats, not independent samples; keep them together when rows are split.
+    Each mouse was measured 15 times. The foreground holds 18 mice and the background 9. The rows of
+    a mouse are repeats, not independent samples; keep them together when you split the rows.
 
     References
     ----------

@@ -9,7 +9,8 @@ from contrast_core.datasets._contrast_data import ContrastData
 def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> ContrastData:
     """Simulate four groups that different contrast strengths split in different ways.
 
-    Foreground, 400 rows by 30 features, in four groups of 100; N(mean, standard deviation):
+    The foreground has 400 rows in four groups of 100, and 30 independent features. The table gives
+    their distributions as N(mean, standard deviation):
 
     ===========  ================  ================  ==============
     label        features 1 to 10  features 11 - 20  features 21-30
@@ -21,8 +22,9 @@ def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> C
     background   N(0, 3)           N(0, 1)           N(0, 10)
     ===========  ================  ================  ==============
 
-    PCA sees the last ten features only. As alpha grows, cPCA turns to the first ten (labels {0, 1}
-    against {2, 3}), then to both, then to the middle ten (labels {0, 2} against {1, 3}).
+    PCA finds only the last ten features. As the contrast strength alpha grows, cPCA first finds
+    features 1 to 10, which separate the labels {0, 1} from {2, 3}. At larger alpha it finds both
+    sets, and finally features 11 to 20, which separate the labels {0, 2} from {1, 3}.
 
     Parameters
     ----------
@@ -38,12 +40,13 @@ def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> C
     Raises
     ------
     TypeError, ValueError
-        If `random_state` is no seed.
+        If `random_state` is not a seed.
 
     Notes
     -----
-    The paper does not say what the second number of N is, nor how many background rows there are.
-    It is the standard deviation here: read as a variance, PCA already separates the groups.
+    The paper specifies neither the meaning of the second number of N nor the number of background
+    rows. Here the second number is the standard deviation: if it were the variance, PCA would
+    already separate the groups.
 
     References
     ----------
@@ -80,12 +83,15 @@ def make_motion_sensors(
 ) -> ContrastData:
     """Simulate two activities recorded by 23 body-worn sensors, six of which are uninformative.
 
-    A stand-in for the mHealth recordings, with their channels: accelerometers at chest, ankle and
-    arm, an electrocardiogram of two leads, gyroscopes and magnetometers at ankle and arm. All rows
-    have noise N(0, 1) in every channel and five factors that act on all channels, as posture and
-    breathing do, with loadings N(0, 0.64). In the foreground there are two more: one has the mean
-    -1 in the first activity and 1 in the second, and variance 0.25, the other, a movement's phase,
-    is N(0, 1) in both. Their loadings on a channel point in a random direction and have the length
+    The data imitate the mHealth recordings and have the same channels: accelerometers at chest,
+    ankle and arm, an electrocardiogram of two leads, and gyroscopes and magnetometers at ankle and
+    arm. In this text, N(mean, variance) is a normal distribution. All rows have noise N(0, 1) in
+    every channel, and five factors that act on all channels, as posture and breathing do. The
+    loadings of these factors are N(0, 0.64).
+
+    The foreground has two more factors. The first one is N(-1, 0.25) in the first activity and
+    N(1, 0.25) in the second. The other one, the phase of a movement, is N(0, 1) in both. The two
+    loadings on a channel form a vector of random direction, whose length depends on the sensor:
 
     =============  ========  ======
     sensor         channels  length
@@ -99,7 +105,7 @@ def make_motion_sensors(
     Parameters
     ----------
     n_foreground, n_background : int, default=2000
-        Rows of each set, at least 2.
+        Number of rows of each dataset, at least 2.
     random_state : int, Generator or None, default=0
         Seed of the draw. The same integer gives the same data, to rounding, on every machine.
 
@@ -107,18 +113,18 @@ def make_motion_sensors(
     -------
     ContrastData
         `foreground` (n_foreground, 23), `background` (n_background, 23), `labels` (n_foreground,)
-        integers 0 and 1, in turn, and `feature_names`.
+        with 0 and 1 alternating, and `feature_names`.
 
     Raises
     ------
     TypeError, ValueError
-        If a size is no integer or too small, or `random_state` is no seed.
+        If a size is not an integer or too small, or `random_state` is not a seed.
 
     References
     ----------
     Structure: Banos et al., "mHealthDroid: a novel framework for agile development of mobile health
-    applications", IWAAL 2014, as used by Severson, Ghosh and Ng, arXiv:1811.06094, Section 4.3. The
-    numbers are drawn here: no recording is in them.
+    applications", IWAAL 2014, as used by Severson, Ghosh and Ng, arXiv:1811.06094, Section 4.3. All
+    numbers are simulated; they contain no recordings.
 
     Examples
     --------
@@ -163,9 +169,9 @@ def make_sparse_groups(
 ) -> ContrastData:
     """Simulate four groups that differ in 30 of 500 features; the others vary more, in both sets.
 
-    All rows have noise N(0, 1) in every feature. Ten factors, the same in both sets, add to each of
-    the features 31 to 500 a variance of nine in the mean. In the foreground the features 1 to 30
-    have means of their own in each group:
+    All rows have noise N(0, 1) in every feature. Ten factors with the same loadings in both
+    datasets act on the features 31 to 500; they add a variance of nine to each of these features on
+    average. In the foreground, the means of the features 1 to 30 differ between the groups:
 
     =====  =============  ==============
     label  features 1-15  features 16-30
@@ -176,13 +182,13 @@ def make_sparse_groups(
     3      0.72           0.04
     =====  =============  ==============
 
-    No single feature shows the groups, and the loadings of contrastive PCA are noisy enough to
-    mistake some.
+    No single feature separates the groups. The loadings of contrastive PCA are so noisy that they
+    confuse some features.
 
     Parameters
     ----------
     n_foreground, n_background : int, default=600
-        Rows of each set, at least 4 and 2.
+        Number of rows of each dataset, at least 4 and 2.
     random_state : int, Generator or None, default=0
         Seed of the draw. The same integer gives the same data, to rounding, on every machine.
 
@@ -190,12 +196,12 @@ def make_sparse_groups(
     -------
     ContrastData
         `foreground` (n_foreground, 500), `background` (n_background, 500), `labels`
-        (n_foreground,) integers 0 to 3, in turn.
+        (n_foreground,) with the integers 0 to 3 in turn.
 
     Raises
     ------
     TypeError, ValueError
-        If a size is no integer or too small, or `random_state` is no seed.
+        If a size is not an integer or too small, or `random_state` is not a seed.
 
     Examples
     --------
@@ -232,15 +238,15 @@ def make_toy(
 ) -> ContrastData:
     """Simulate two groups in the plane, hidden along the background's direction of least variance.
 
-    All rows are normal with covariance [[2.7, 2.6], [2.6, 2.7]]. The background's mean is 0; the
-    first half of the foreground (label 0) has mean (-1, 1), the rest (label 1) mean (1, -1). PCA
-    finds the diagonal that both sets share; with enough contrast the component turns by nearly 90
-    degrees, to the line through the two means.
+    All rows are normal with covariance [[2.7, 2.6], [2.6, 2.7]]. The background has mean 0. The
+    first half of the foreground (label 0) has mean (-1, 1), and the rest (label 1) has mean
+    (1, -1). PCA finds the diagonal that both datasets share. With enough contrast, the component
+    turns by nearly 90 degrees to the line through the two means.
 
     Parameters
     ----------
     n_foreground, n_background : int, default=200
-        Numbers of rows, at least 2. If `n_foreground` is odd, label 0 has one row more.
+        Numbers of rows, at least 2. If `n_foreground` is odd, label 0 has one more row.
     random_state : int, Generator or None, default=0
         Seed of the draw. The same integer gives the same data, to rounding, on every machine.
 
@@ -252,12 +258,12 @@ def make_toy(
     Raises
     ------
     TypeError, ValueError
-        If a size is no integer of at least 2, or `random_state` is no seed.
+        If a size is not an integer of at least 2, or `random_state` is not a seed.
 
     References
     ----------
     Li D, Jones A, Engelhardt B. Probabilistic contrastive principal component analysis.
-    arXiv:2012.07977, Section 6.1. The data are drawn here, not the authors' file.
+    arXiv:2012.07977, Section 6.1. The data are simulated anew and differ from the authors' file.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Images and stacks: samples cut from them, structured background removed, weight maps.
+"""Tools for images and stacks: cutting samples, removing structured background, weight maps.
 
-Names are loaded on first use, so that importing the package costs next to nothing.
+Names are imported on first use, so that importing the package is fast.
 """
 
 from __future__ import annotations

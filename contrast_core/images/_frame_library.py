@@ -1,9 +1,9 @@
 """The background under a large frame, fitted from a library of background frames.
 
-A few hundred frames of a few hundred thousand pixels have a covariance that nobody can hold, but
-their own m x m products are small: the leading principal components of m frames follow from these
-(the method of snapshots; Sirovich, Quarterly of Applied Mathematics 45:561, 1987). Each frame's
-background is then a combination of the mean and the components. Its coefficients are fitted with
+The covariance of a few hundred thousand pixels is too large for memory, but the m x m matrix of the
+inner products of m frames is small. The leading principal components of the frames follow from this
+matrix (method of snapshots; Sirovich, Quarterly of Applied Mathematics 45:561, 1987). Each frame's
+background is a combination of the mean and the components. Its coefficients are fitted with
 Tukey's bisquare weights (Beaton and Tukey, Technometrics 16:147, 1974), under which pixels that
 deviate by more than 4.7 robust standard deviations count for nothing: the signal does not pull the
 fit as long as it covers less than about a third of the frame.
@@ -20,9 +20,9 @@ from contrast_core._validation import FloatArray
 
 _MOST_COMPONENTS = 32
 _FOLDS = 10
-_PIXELS = 20_000  # drawn at random from a frame: the coefficients are fitted on them
+_PIXELS = 20_000  # number of random pixels on which the coefficients are fitted
 _ROUNDS = 10
-BISQUARE = 4.685  # robust standard deviations: 95% efficient for normal noise
+BISQUARE = 4.685  # cutoff in robust standard deviations: 95% efficient for normal noise
 MAD = 1.4826  # from the median absolute deviation to the standard deviation of normal noise
 _SLICE = 2**16  # pixels whose products are summed at once
 
@@ -37,11 +37,11 @@ class FrameLibrary(NamedTuple):
     mean : ndarray of shape (D,), float32
         Mean frame.
     components : ndarray of shape (k, D), float32
-        Principal components, each of mean square one over the pixels, the strongest first.
+        Principal components, scaled to mean square one over the pixels; the strongest comes first.
     variances : ndarray of shape (k,)
         Mean square of the components' coefficients in the library.
     unexplained : float
-        Mean squared error of frames that were left out, relative to that of the mean frame.
+        Mean squared error of left-out frames, divided by the error of the mean frame alone.
     """
 
     mean: SingleArray
@@ -51,12 +51,12 @@ class FrameLibrary(NamedTuple):
 
 
 def frame_library(frames: SingleArray) -> FrameLibrary:
-    """Return the mean and the number of components that predicts left-out frames best.
+    """Return the mean and the components; their number is the best for left-out frames.
 
     Parameters
     ----------
     frames : ndarray of shape (m, D), float32
-        Background frames, at least four; they are centred in place.
+        Background frames, at least four. They are centred in place.
     """
     m, n_pixels = frames.shape
     mean = frames.mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -72,12 +72,12 @@ def frame_library(frames: SingleArray) -> FrameLibrary:
 
 
 def most_components(m: int) -> int:
-    """Return how many components are tried for a library of m frames."""
+    """Return the largest number of components that is tried for a library of m frames."""
     return min(_MOST_COMPONENTS, m - -(-m // min(m, _FOLDS)) - 1)
 
 
 def fitted_pixels(n_pixels: int) -> NDArray[np.intp]:
-    """Return the pixels on which coefficients are fitted: the same ones on every call."""
+    """Return the pixels on which coefficients are fitted; every call returns the same pixels."""
     if n_pixels <= _PIXELS:
         return np.arange(n_pixels)
     drawn = np.random.default_rng(0).choice(n_pixels, _PIXELS, replace=False)
@@ -90,7 +90,7 @@ def robust_coefficients(deviations: FloatArray, design: FloatArray) -> FloatArra
     Parameters
     ----------
     deviations : ndarray of shape (n, p)
-        Pixels of frames about the background's mean.
+        Pixels of frames minus the background's mean.
     design : ndarray of shape (k, p)
         A row of ones, for the brightness, and the components at these pixels.
 
@@ -115,7 +115,7 @@ def _robust(target: FloatArray, design: FloatArray) -> FloatArray:
 
 
 def _half_products(frames: SingleArray) -> list[FloatArray]:
-    """Return the products of centred frames over either half of the pixels."""
+    """Return the inner products of centred frames over each half of the pixels."""
     halves = []
     for half in (frames[:, ::2], frames[:, 1::2]):
         total = np.zeros((len(frames), len(frames)))
@@ -131,9 +131,9 @@ def _left_out_errors(halves: list[FloatArray], most: int) -> FloatArray:
     """Return the mean squared error of frames that are left out, for 0 to `most` components.
 
     The components come from the other frames. Their coefficients are fitted on one half of the
-    pixels and the error is measured on the other half, so that components of noise raise it. All of
-    this follows from the products of the frames, since a component is ``P @ frames`` and a centred
-    frame is ``q @ frames``.
+    pixels and the error is measured on the other half, so that components of noise raise the error.
+    Only the inner products of the frames are needed, since a component is ``P @ frames`` and a
+    centred frame is ``q @ frames``.
     """
     m = len(halves[0])
     errors = np.zeros((m, most + 1))

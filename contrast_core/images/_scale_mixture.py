@@ -1,4 +1,4 @@
-"""Signal and background of unknown strength in a row: the posterior mean of the signal."""
+"""Posterior mean of the signal in a row if the strengths of signal and background are unknown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.linalg import solve_triangular
 
 from contrast_core._validation import FloatArray
 
-RIDGE = 0.03  # times the mean background variance: an area never shows all directions of noise
+RIDGE = 0.03  # multiple of the mean background variance; no area shows all directions of noise
 _SIGNAL_STRENGTHS = (0.0, *np.geomspace(0.0003, 30.0, 16).tolist())
 BACKGROUND_STRENGTHS = (0.02, *np.geomspace(0.1, 4.0, 6).tolist())
 
@@ -26,9 +26,9 @@ class ScaleMixture(NamedTuple):
         Mean of the background.
     whitening : ndarray of shape (D, D)
         ``(row - mean) @ whitening`` are coordinates in which N is the identity and S is diagonal,
-        the r coordinates with signal first.
+        and the r coordinates with signal come first.
     coloring : ndarray of shape (r, D)
-        ``coordinates[:r] @ coloring`` is a row again.
+        ``coordinates[:r] @ coloring`` maps coordinates back to a row.
     variances : ndarray of shape (r,)
         Variances of the signal in the first r coordinates, descending; the background has 1.
     """
@@ -40,7 +40,7 @@ class ScaleMixture(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """Posterior of n rows: coordinates of the signal's mean, and the mean strengths.
+    """Posterior means of n rows: coordinates of the signal, and the two strengths.
 
     Parameters
     ----------
@@ -74,14 +74,14 @@ def scale_mixture(
     mean, covariance : ndarray of shape (D,) and (D, D)
         Mean and covariance of signal with background.
     background_mean, background_covariance : ndarray of shape (D,) and (D, D)
-        Mean and covariance of the background alone, which is not constant.
+        Mean and covariance of the background alone; the background must not be constant.
     """
     n_features = len(mean)
-    unit = float(np.trace(background_covariance / n_features))  # divided first: it may overflow
+    unit = float(np.trace(background_covariance / n_features))  # the sum may overflow
     noise = background_covariance / unit + RIDGE * np.eye(n_features)
     factor = signal_factor(mean, covariance, background_mean, background_covariance, unit)
     lower = np.linalg.cholesky(noise)
-    # S is whitened by way of its factor, which leaves it symmetric and without negative part.
+    # The factor of S is whitened rather than S, so that the product has no negative eigenvalues.
     whitened = solve_triangular(lower, factor, lower=True)
     variances, rotation = np.linalg.eigh(whitened @ whitened.T)
     variances, rotation = variances[::-1], rotation[:, ::-1]

@@ -1,10 +1,10 @@
 """Signal in frames whose background is known: the directions in which it stands out.
 
 Frames are first whitened by the covariance of the background, so that the background has variance 1
-in every direction. A direction holds signal where the foreground's variance exceeds what noise
-alone reaches in a sample of this size, the edge of the Marchenko-Pastur distribution. A variance
-that is estimated from few frames is too large by a known amount, which is taken off (Donoho, Gavish
-and Johnstone, Annals of Statistics 46:1742, 2018).
+in every direction. A direction holds signal if the foreground's variance exceeds the edge of the
+Marchenko-Pastur distribution, which is the most that noise alone reaches in a sample of this size.
+Variances estimated from few frames are too large by a known amount, which is subtracted (Donoho,
+Gavish and Johnstone, Annals of Statistics 46:1742, 2018).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from contrast_core.images._stationary import stationary_part
 from contrast_core.images._texture import eigenpairs_above
 
 _WEAKEST = 0.5  # least background strength of a frame
-_ROUNDS = 5  # of directions and strengths, at most
+_ROUNDS = 5  # most rounds of estimating directions and strengths in turns
 _SETTLED = 0.01  # mean relative change of the strengths at which the rounds end
-_MARGIN = 1.02  # times the edge: an eigenvalue must exceed this
-_FRAMES_PER_COMPONENT = 5  # at least
-_UNDETECTED = 0.1  # times the root of the aspect ratio: prior variance where no signal is detected
+_MARGIN = 1.02  # an eigenvalue must exceed this multiple of the edge
+_FRAMES_PER_COMPONENT = 5  # least number of frames per component
+_UNDETECTED = 0.1  # prior variance without detected signal, over the root of the aspect ratio
 
 
 class SignalSubspace(NamedTuple):
@@ -35,17 +35,17 @@ class SignalSubspace(NamedTuple):
     mean : ndarray of shape (D,)
         Mean of the signal in whitened rows.
     basis : ndarray of shape (D, D)
-        ``(row - mean) @ basis`` are the coordinates of a whitened row, those of the k components
-        first. A component's column is shorter than 1 where the background has more variance than
-        its model says.
+        ``(row - mean) @ basis`` are the coordinates of a whitened row; the k components come first.
+        A component's column is shorter than 1 if the background varies more along it than its
+        model says.
     inverse : ndarray of shape (D, D)
         Inverse of the basis.
     variances : ndarray of shape (D,)
-        Variances of the signal along the coordinates; they are equal where none is detected.
+        Variances of the signal along the coordinates; they are equal where no signal is detected.
     n_components : int
         Number of directions in which signal is detected, k.
     background_variance : float
-        Mean square of the background frames in the other directions; their strength is 1.
+        Mean square of the background frames outside of the components; it defines strength 1.
     """
 
     mean: FloatArray
@@ -71,21 +71,21 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
     The directions are eigenvectors of the foreground's weighted covariance whose eigenvalues exceed
     the Marchenko-Pastur edge; the variances are the eigenvalues without their bias.
 
-    - The noise is measured on the background frames. The foreground's own bulk would not do: faint
-      signal would count as noise there, and noise as components.
-    - A frame has the weight 1 / g, where g is the strength of its background: its mean square
-      outside of the signal, relative to the background frames, but 0.5 at least. Directions and
-      strengths are found in turns, in at most five rounds.
-    - The aspect ratio is that of the effective number of frames,
+    - The noise is measured on the background frames. In the bulk of the foreground's own
+      eigenvalues, faint signal would be mistaken for noise, and noise for components.
+    - A frame has the weight 1 / g, where g is the strength of its background. It is the frame's
+      mean square outside of the signal, relative to the background frames, and at least 0.5.
+      Directions and strengths are estimated in turns, in at most five rounds.
+    - The aspect ratio is computed with the effective number of frames,
       :math:`\gamma = D \sum w^2 / (\sum w)^2`.
     - The background may vary more along a direction than its model says. The foreground must exceed
       that variance too.
-    - Where no signal is detected it has the prior variance :math:`0.1 \sqrt\gamma`.
+    - In all other directions, the signal has the prior variance :math:`0.1 \sqrt\gamma`.
 
     Parameters
     ----------
     foreground, background : ndarray of shape (n, D) and (m, D)
-        Whitened frames about the background's mean.
+        Whitened frames, minus the background's mean.
     """
     n_features = foreground.shape[1]
     strengths, others = np.ones(len(foreground)), np.ones(len(background))
@@ -111,7 +111,7 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
     undetected = _UNDETECTED * np.sqrt(found.aspect_ratio)
     scale = np.append(np.sqrt(found.excess), np.ones(n_features - k))
     basis = np.linalg.qr(found.directions, mode="complete")[0] if k else np.eye(n_features)
-    basis[:, :k] = found.directions  # which QR gives up to sign
+    basis[:, :k] = found.directions  # QR may change their signs
     variances = np.full(n_features, undetected)
     variances[:k] = (found.variances + undetected) / found.excess
     return SignalSubspace(mean, basis / scale, (basis * scale).T, variances, k, background_variance)
@@ -120,21 +120,21 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
 def with_stationary_part(
     model: SignalSubspace, foreground: FloatArray, root: FloatArray, shape: tuple[int, int]
 ) -> SignalSubspace:
-    r"""Add texture to a signal: variance that is the same all over the frame.
+    r"""Add texture to a signal: a stationary covariance, the same all over the frame.
 
-    With :math:`C_X` the covariance of the weighted foreground, B that of the components and
-    :math:`\bar g` the mean strength of the background, the remainder
-    :math:`C_X - B - \bar g\, G` is averaged over pixels equally far apart. The positive part of
-    the average is added to B.
+    Let :math:`C_X` be the covariance of the weighted foreground, B the covariance of the
+    components, and :math:`\bar g` the mean strength of the background. The remainder
+    :math:`C_X - B - \bar g\, G` is averaged over pairs of pixels with the same displacement. The
+    positive part of the average is added to B.
 
     Parameters
     ----------
     model : SignalSubspace
-        What `signal_subspace` found.
+        Result of `signal_subspace`.
     foreground : ndarray of shape (n, D)
-        The whitened frames that it was found in.
+        Whitened frames from which the model was estimated.
     root : ndarray of shape (D, D)
-        Cholesky factor of the background's covariance G, by which they were whitened.
+        Cholesky factor of the background's covariance G, by which the frames were whitened.
     shape : (int, int)
         Height and width of a frame.
     """
@@ -196,13 +196,13 @@ def _directions(
 
 
 def _residual(frames: FloatArray, directions: FloatArray) -> FloatArray:
-    """Return the mean square of each frame outside of some directions."""
+    """Return the mean square of each frame outside of the given directions."""
     inside = ((frames @ directions) ** 2).sum(axis=1)
     return np.asarray(((frames**2).sum(axis=1) - inside) / (frames.shape[1] - directions.shape[1]))
 
 
 def white_mean(mean: FloatArray, frames: FloatArray) -> FloatArray:
-    """Return the mean of a background, shrunk by its own noise (James and Stein).
+    """Return the mean of a background after James-Stein shrinkage.
 
     A mean that is no larger than its standard error becomes zero.
 
@@ -211,7 +211,7 @@ def white_mean(mean: FloatArray, frames: FloatArray) -> FloatArray:
     mean : ndarray of shape (D,)
         Mean frame without its brightness, whitened.
     frames : ndarray of shape (m, D)
-        Whitened frames about their mean.
+        Whitened frames, minus their mean.
     """
     noise = float((frames**2).sum(axis=1).mean() / len(frames))
     power = float(mean @ mean)

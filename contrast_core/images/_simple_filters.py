@@ -1,4 +1,4 @@
-"""Backgrounds that a simple filter removes better, found by a simulation of the user's own case.
+"""Detection of backgrounds that a simple filter removes better, by simulating the user's case.
 
 The empty area shows whether a background is smooth (haze, illumination) or consists of lines along
 an axis (stripes, scan lines, curtains): there are well-known filters for both. The case is then
@@ -6,10 +6,10 @@ simulated on a part of the image. The result is taken for the truth, a backgroun
 covariance of the empty area is drawn over it, and the fitted model and the filters are applied to
 the sum. Patterns of other kinds are not simulated, since no simple filter is much better there.
 
-A result makes a truth that favours the method it comes from, because the method removed what it
-cannot tell from the background. For smooth backgrounds each method is therefore judged on a truth
-of its own. For lines the result is also turned by a quarter turn: along the lines it then holds all
-of the detail that an image has.
+If a method's result serves as the truth, it favours this method, because it lacks everything that
+the method mistakes for background. For smooth backgrounds, each method is therefore judged on its
+own result. For lines, the transposed result is used as a second truth, because it still contains
+all of the image's detail along the lines.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from contrast_core.images._verdicts import Verdict
 from contrast_core.images._window_choice import one_image
 
 SIMULATED_SIDE = 192  # pixels of the part of an image on which a case is simulated
-_SMOOTH = 0.6  # of the variance is left by a Gaussian filter of 3 pixels: haze has 0.63 and more
-_LINES = 0.5  # of the variance lies in the means along an axis: stripes have 0.75 and more
-_FAILED = 0.36  # of the error is left: a smooth background is hardly told from the signal
-_FINE = 0.27  # of the result's variance is within 20 pixels: else the objects are as smooth
+_SMOOTH = 0.6  # share of the variance after a Gaussian filter of 3 pixels; haze has 0.63 and more
+_LINES = 0.5  # share of the variance in the means along an axis; stripes have 0.75 and more
+_FAILED = 0.36  # remaining share of the error above which a smooth background was not separated
+_FINE = 0.27  # least share of the result's variance within 20 pixels; else the objects are smooth
 _MULTIPLIED = 0.2  # slope of log contrast over log brightness: 1 for illumination, 0 for haze
-_REACH = 0.6  # of the area's sides: lags beyond are not estimated
+_REACH = 0.6  # largest lag that is estimated, as a share of the area's sides
 _OPENINGS = (15, 25, 41)  # pixels
 
 
@@ -48,14 +48,14 @@ def simpler_filters(
     Parameters
     ----------
     model : callable
-        From an image (height, width) to its signal over a background of zero; the image may be
-        turned, so that its windows must fit both ways.
+        Function from an image (height, width) to its signal over a background of zero. The image
+        may be transposed, so the windows of the model must fit both ways.
     stack : array of shape (..., height, width)
-        Image or stack that the background was removed from; at most 192 x 192 pixels are read.
+        Image or stack that the background was removed from. At most 192 x 192 pixels are read.
     source : array of shape (..., height, width)
         Image or stack that shows the background.
     mask : ndarray of bool, optional
-        Where in `source` the background is alone.
+        True for the pixels of `source` that show only background.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def _smooth(
             _MULTIPLIED,
         )
     elif left > _FAILED:
-        # The filter's own result is its truth: ours may hold half of the haze.
+        # The filter is judged on its own result, because ours may hold half of the haze.
         errors = {}
         for side in _OPENINGS:
             opening = partial(white_tophat, size=side)
@@ -143,7 +143,7 @@ def _lines(
 
 
 def without_lines(image: FloatArray, axis: int, width: float, kept: int) -> FloatArray:
-    """Return an image without lines along an axis: a Gaussian notch around their frequencies.
+    """Remove lines along an axis from an image by a Gaussian notch around their frequencies.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def without_lines(image: FloatArray, axis: int, width: float, kept: int) -> Floa
     width : float
         Standard deviation of the notch, in cycles an image.
     kept : int
-        Frequencies across the lines that stay, from 0 to this one.
+        Highest frequency across the lines that is kept.
     """
     grid = np.meshgrid(*(fftfreq(n, 1 / n) for n in image.shape), indexing="ij")
     damped = np.exp(-((grid[axis] / width) ** 2) / 2) * (np.abs(grid[1 - axis]) > kept)
@@ -165,9 +165,10 @@ def _relative_error(
     scenes: list[FloatArray],
     disturbed: list[FloatArray],
 ) -> float:
-    """Return the error that a method leaves, relative to the disturbed images' own.
+    """Return the error of a method's results, divided by the error of the disturbed images.
 
-    It is the squared error after the best affine fit; the geometric mean over the scenes.
+    The error is the squared error after the best affine fit. The ratio is the geometric mean over
+    the scenes.
     """
     logs = []
     for truth, image in zip(scenes, disturbed, strict=True):
@@ -182,7 +183,7 @@ def _relative_error(
 
 
 def _contrast_slope(image: FloatArray, area: FloatArray) -> float:
-    """Return how the contrast of fine detail grows with the brightness around it, both as logs."""
+    """Return the slope of the log contrast of fine detail over the log of the local brightness."""
     fine = image - gaussian_filter(image, 2)
     contrast = np.sqrt(gaussian_filter(fine**2, 10))
     noise = float((area - gaussian_filter(area, 2)).std())
@@ -203,14 +204,14 @@ def _middle(stack: Stack) -> FloatArray:
 
 
 def _means(area: FloatArray, inside: BoolArray, axis: int) -> FloatArray:
-    """Return the means over an axis of what lies inside; zero where that is nothing."""
+    """Return the means over an axis of the pixels inside; zero where there are none."""
     return np.asarray(area.sum(axis=axis) / np.maximum(inside.sum(axis=axis), 1))
 
 
 def _drawn_background(area: FloatArray, inside: BoolArray, shape: tuple[int, ...]) -> FloatArray:
-    """Return Gaussian noise with the covariance of an area: lines across the image, and the rest.
+    """Draw Gaussian noise with the covariance of an area.
 
-    Lines are drawn on their own, as they are longer than the area that shows them.
+    Lines are drawn separately from the rest, because they are longer than the area that shows them.
     """
     rng = np.random.default_rng(0)
     down, across = _means(area, inside, 1)[:, None], _means(area, inside, 0)[None]
@@ -226,7 +227,7 @@ def _drawn_background(area: FloatArray, inside: BoolArray, shape: tuple[int, ...
 def _drawn(
     area: FloatArray, inside: BoolArray, shape: tuple[int, ...], rng: np.random.Generator
 ) -> FloatArray:
-    """Return Gaussian noise with the autocovariance of an area, tapered towards long lags."""
+    """Draw Gaussian noise with the autocovariance of an area, tapered towards long lags."""
     reach = [max(1, int(_REACH * n)) for n in area.shape]
     lags = [np.arange(1 - n, n) for n in reach]
     taper = np.outer(

@@ -1,4 +1,4 @@
-"""Stacks of images: their protocol and chunks, rows put back into frames, and maps of weights."""
+"""Helpers for stacks of images: protocol, chunks, conversion of rows to frames, weight maps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rows_to_stack(rows: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
     Returns
     -------
     ndarray
-        Of shape `shape`, or (n_frames, H, W).
+        Stack of shape `shape`, or (n_frames, H, W).
 
     Raises
     ------
@@ -77,33 +77,34 @@ def rows_to_stack(rows: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Return a picture of what each component looks at: squared loadings with their sign.
+    """Return the squared loadings of each component, with their sign, as images.
 
     Parameters
     ----------
     estimator : fitted estimator
-        One with `feature_weights`, such as `contrast_core.CPCA` or those of this package.
+        Estimator with a method `feature_weights`, such as `contrast_core.CPCA` or the background
+        removers.
     frame_shape : (int, int)
-        Height and width of a frame, or of the windows that patches are.
+        Height and width of a frame, or of a window if the rows are patches.
 
     Returns
     -------
     ndarray of shape (n_components, height, width)
-        Weights from -1 to 1, the largest magnitude of each component being 1. Pixels of one sign
-        vary together, and against those of the other. The magnitudes are those of
-        ``estimator.feature_weights()``.
+        Weights from -1 to 1; the largest magnitude of each component is 1. Pixels of the same sign
+        vary together, and pixels of opposite signs vary against each other. The magnitudes are
+        those of ``estimator.feature_weights()``.
 
     Raises
     ------
     ValueError
-        If the estimator was fitted on frames of another number of pixels.
+        If the estimator was fitted on frames with a different number of pixels.
     TypeError
         If the estimator has no `feature_weights`.
 
     References
     ----------
     Abid, Zhang, Bagaria, Zou: Contrastive principal component analysis, arXiv:1709.06716,
-    Sec. 3.3: the squares.
+    Sec. 3.3 (squared loadings).
 
     Examples
     --------
@@ -139,8 +140,8 @@ def _loadings(estimator: Any) -> NDArray[Any]:
 
 
 def relative_weights(patterns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the squares of each row, (k, D), relative to the largest."""
-    # Divided before they are squared: squares may underflow.
+    """Return the squares of each row, of shape (k, D), divided by the largest square of the row."""
+    # The division comes before the squaring, because squares may underflow.
     return np.asarray((patterns / np.abs(patterns).max(axis=1, keepdims=True)) ** 2)
 
 

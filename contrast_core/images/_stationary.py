@@ -1,4 +1,4 @@
-"""Covariances of texture: the same wherever in the frame one looks."""
+"""Stationary covariances of texture, which are the same everywhere in the frame."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 
-_WEAKEST = 1e-9  # least strength: a sample that equals the mean would be infinitely likely
+_WEAKEST = 1e-9  # least strength; without it, a sample equal to the mean is infinitely likely
 
 
 class Eigenbasis(NamedTuple):
@@ -24,20 +24,20 @@ class Eigenbasis(NamedTuple):
 
 
 def lag_average(covariance: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """Return the nearest stationary matrix: entries averaged over pixels equally far apart.
+    """Return the nearest stationary matrix: the average over pixels with equal displacement.
 
     Parameters
     ----------
     covariance : ndarray of shape (h * w, h * w)
-        Symmetric; pixels in C order.
+        Symmetric matrix with the pixels in C order.
     shape : (int, int)
         Height h and width w of a frame.
 
     Returns
     -------
     ndarray of shape (h * w, h * w)
-        Symmetric, and unchanged if the frame is turned by half a turn; it may have negative
-        eigenvalues.
+        Symmetric matrix, which does not change if the frame is rotated by 180 degrees. It may have
+        negative eigenvalues.
     """
     lags = _lags(shape)
     flat = lags.ravel()
@@ -46,13 +46,13 @@ def lag_average(covariance: FloatArray, shape: tuple[int, int]) -> FloatArray:
 
 
 def stationary_part(covariance: FloatArray, shape: tuple[int, int]) -> Eigenbasis:
-    """Return the lag average without its negative part, by its eigenvalues and eigenvectors."""
+    """Return the positive part of the lag average, as eigenvalues and eigenvectors."""
     values, vectors = half_turn_eigh(lag_average(covariance, shape))
     return Eigenbasis(np.maximum(values, 0.0), vectors)
 
 
 def log_likelihood(power: FloatArray, variances: FloatArray) -> float:
-    """Return the Gaussian log-likelihood of samples, each at the strength that suits it best.
+    """Return the Gaussian log-likelihood of samples, each with its most likely strength.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def log_likelihood(power: FloatArray, variances: FloatArray) -> float:
 def half_turn_eigh(matrix: FloatArray) -> Eigenbasis:
     """Return the eigenpairs of a symmetric matrix that is the same with both axes reversed.
 
-    Its eigenvectors are even or odd, so that two problems of half the size give them in a quarter
+    Each eigenvector is even or odd. Two eigenproblems of half the size give them all in a quarter
     of the time (Cantoni and Butler, Linear Algebra and its Applications 13:275, 1976).
     """
     n = len(matrix)
@@ -93,7 +93,7 @@ def half_turn_eigh(matrix: FloatArray) -> Eigenbasis:
 
 
 def _lags(shape: tuple[int, int]) -> NDArray[np.intp]:
-    """Return a number for the step from each pixel to each other."""
+    """Return an integer code of the displacement between each pair of pixels."""
     h, w = shape
     y, x = np.divmod(np.arange(h * w), w)
     down, across = (np.subtract.outer(axis, axis) for axis in (y, x))

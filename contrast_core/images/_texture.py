@@ -1,4 +1,4 @@
-"""The covariance of a background of frames, from far fewer frames than pixels."""
+"""Covariance of background frames, estimated from far fewer frames than pixels."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from contrast_core.images._stationary import Eigenbasis, log_likelihood, station
 
 TextureForm: TypeAlias = Literal["stationary", "with spikes"]
 
-_RIDGES = (0.1, 0.2, 0.4, 0.8)  # times the mean variance; less lets the whitening fit noise
-_SPIKE = 2.0  # times the edge, which rises where the strength differs from frame to frame
-_FRAMES_PER_SPIKE = 5  # at least
+_RIDGES = (0.1, 0.2, 0.4, 0.8)  # multiples of the mean variance; below 0.1 whitening fits noise
+_SPIKE = 2.0  # multiple of the edge, which rises if the strength differs from frame to frame
+_FRAMES_PER_SPIKE = 5  # least number of frames per spike
 _FORMS: tuple[TextureForm, ...] = ("stationary", "with spikes")
 
 
 class Texture(NamedTuple):
-    """Covariance (D, D) of a background, its form, and the ridge in it over the mean variance."""
+    """Covariance (D, D) of a background, its form, and its ridge divided by the mean variance."""
 
     covariance: FloatArray
     form: TextureForm
@@ -39,13 +39,13 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
       the covariance, whitened by the stationary one, whose eigenvalues exceed twice the
       Marchenko-Pastur edge; the bias of the eigenvalues is taken off.
 
-    To either form a ridge of 0.1, 0.2, 0.4 or 0.8 times the mean variance is added. Of these eight
-    candidates the most likely is returned. Each half of the frames gives the log-likelihood of the
-    other,
+    A ridge of 0.1, 0.2, 0.4 or 0.8 times the mean variance is added to either form. The most likely
+    of these eight candidates is returned. Each candidate G is fitted to each half of the frames,
+    and its log-likelihood is computed on the other half:
 
-    .. math:: -\tfrac m2 \log\det G - \tfrac D2 \sum_i \log(y_i^\top G^{-1} y_i / D),
+    .. math:: -\tfrac m2 \log\det G - \tfrac D2 \sum_i \log(y_i^\top G^{-1} y_i / D).
 
-    in which the strength of every frame has its best value.
+    In this expression, the strength of every frame has its most likely value.
 
     Parameters
     ----------
@@ -62,13 +62,13 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
     for fold in (0, 1):
         mean = frames[fold::2].mean(axis=0)
         train, test = frames[fold::2] - mean, frames[1 - fold :: 2] - mean
-        if not train.any():  # a half of equal frames says nothing of the other
+        if not train.any():  # equal frames show no covariance
             continue
         for i, eigen in enumerate(_candidates(train, shape)):
             power = (test @ eigen.vectors) ** 2
             for j, ridge in enumerate(_RIDGES):
                 score[i, j] += log_likelihood(power, eigen.values + ridge * _unit(train))
-    form, step = divmod(int(score.argmax()), len(_RIDGES))  # of equals the first
+    form, step = divmod(int(score.argmax()), len(_RIDGES))  # first of equals
     centred = frames - frames.mean(axis=0)
     covariance = _candidates(centred, shape)[form].matrix()
     covariance[np.diag_indices_from(covariance)] += _RIDGES[step] * _unit(centred)
@@ -76,7 +76,7 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
 
 
 def eigenpairs_above(matrix: FloatArray, edge: float, most: int) -> tuple[FloatArray, FloatArray]:
-    """Return the eigenvalues above an edge, descending and `most` at most, and eigenvectors."""
+    """Return at most `most` eigenvalues above an edge, in descending order, and eigenvectors."""
     values, vectors = scipy.linalg.eigh(
         matrix, subset_by_value=(edge, np.inf), overwrite_a=True, check_finite=False
     )

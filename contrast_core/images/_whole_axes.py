@@ -1,4 +1,4 @@
-"""Frames and channels as samples: they span some axes of a stack whole."""
+"""Sampling by frames and by the channels of pixels, which span some axes of a stack completely."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_AXES = 64  # of a NumPy array
 
 @dataclass(frozen=True)
 class Frames(Sampling):
-    """Whole frames: each is a sample, its pixels are the features.
+    """Sampling by whole frames: each frame is a sample, and its pixels are the features.
 
     The frames lie in the last two axes of a stack; leading axes count them, in C order.
 
@@ -49,14 +49,14 @@ class Frames(Sampling):
         stack : array of shape (..., height, width)
             See `Sampling.rows`.
         mask : array-like of bool, of the shape of the leading axes, optional
-            Which frames count.
+            True for the frames that become rows.
         name, elements
             See `Sampling.rows`.
 
         Returns
         -------
         StackRows
-            A row per frame and a column per pixel.
+            One row per frame and one column per pixel.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class Frames(Sampling):
 
 @dataclass(frozen=True)
 class Channels(Sampling):
-    """The channels of every pixel: each pixel is a sample, its channels are the features.
+    """Sampling by pixels: each pixel is a sample, and its channels are the features.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Channels(Sampling):
     Raises
     ------
     TypeError, ValueError
-        If `axis` is no integer that could be an axis.
+        If `axis` is not an integer from -64 to 63.
 
     Examples
     --------
@@ -116,14 +116,14 @@ class Channels(Sampling):
         stack : array
             See `Sampling.rows`.
         mask : array-like of bool, of the stack's shape without the axis of the channels, optional
-            Which pixels count.
+            True for the pixels that become rows.
         name, elements
             See `Sampling.rows`.
 
         Returns
         -------
         StackRows
-            A row per pixel, in C order, and a column per channel.
+            One row per pixel, in C order, and one column per channel.
 
         Raises
         ------
@@ -155,7 +155,7 @@ def _whole_axes(
 
 
 class _WholeAxesRows(StackRows):
-    """Samples that span some axes whole, one for each position in the others, `grid`."""
+    """Rows that span some axes completely, one for each position in the other axes (`grid`)."""
 
     def __init__(self, stack: Stack, axes: tuple[int, ...], **options: Any) -> None:
         shape = tuple(map(int, stack.shape))
@@ -174,7 +174,7 @@ class _WholeAxesRows(StackRows):
     def put_back(
         self, out: NDArray[Any], start: int, stop: int, results: NDArray[np.floating]
     ) -> None:
-        """Write results for samples, which do not overlap, see `StackRows.put_back`."""
+        """Write the results for samples, which do not overlap; see `StackRows.put_back`."""
         whole = np.broadcast_to(results, (stop - start, self._features))
         lengths = [self._source.shape[axis] for axis in self._axes]
         done = 0
@@ -190,7 +190,7 @@ class _WholeAxesRows(StackRows):
             done += n
 
     def _boxes(self, start: int, stop: int) -> list[FrameIndex]:
-        """Return the parts of the stack that hold rows `start` to `stop` one after the other."""
+        """Return indices of the parts of the stack that hold rows `start` to `stop`, in order."""
         boxes = []
         for index in _boxes(self.grid, start, stop):
             entries = iter(index)

@@ -1,9 +1,9 @@
-"""Windows of a shape that suits the background: squares, or strips along its lines.
+"""Choice of the windows' shape for a background: squares, or strips along its lines.
 
 A line is long, and a square window shows little of it: a strip along the lines shows more. The
-windows are chosen that make held-out background pixels most likely. The background area is cut
-across the lines into two halves; the covariance of windows of one half gives the likelihood of
-those of the other, for each pixel, with a strength of the background that is free in each window.
+shape is chosen under which held-out background pixels are most likely. The background area is cut
+across the lines into two halves. The covariance of the windows in one half gives the log-likelihood
+per pixel of the windows in the other half. The strength of the background is fitted in each window.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from contrast_core.moments import SecondMoments
 
 _SQUARE = (16, 16)
 _STRIPS = ((64, 6), (6, 64))
-_GAIN = 0.065  # nats a pixel: less does not lower the error of the image
-_LONGER = 1.25  # times the length of a strip: the least extent of the area along it
-_FEW_LINES = 1.3  # an area shows few lines: counted so, their variance is not taken for signal
-_LARGEST = 512  # pixels along a side of the area that is looked at
-_WINDOWS = 4096  # whose likelihood is taken, evenly spread
+_GAIN = 0.065  # nats per pixel; a smaller gain does not lower the error of the image
+_LONGER = 1.25  # least length of the area along a strip, relative to the strip's length
+_FEW_LINES = 1.3  # an area shows few lines: this factor keeps their variance out of the signal
+_LARGEST = 512  # largest side of the area that is examined, in pixels
+_WINDOWS = 4096  # number of evenly spread windows whose likelihood is computed
 
 
 def stationary_moments(moments: SecondMoments, sides: tuple[int, ...]) -> SecondMoments:
-    """Return moments of windows under which the background is the same wherever one looks.
+    """Return moments of windows in which the background is stationary.
 
-    The covariance is averaged over pixels equally far apart and the mean over all pixels, which a
-    texture allows. Long windows, of which a background area holds few, need it: without it strips
-    of 96 x 4 pixels leave up to 1.7 times the error.
+    The covariance is averaged over pairs of pixels with the same displacement, and the mean over
+    all pixels. A background area holds few long windows, so their moments need this averaging:
+    without it, strips of 96 x 4 pixels leave up to 1.7 times the error.
 
     Parameters
     ----------
     moments : SecondMoments
         Moments of the windows of a background.
     sides : tuple of int
-        Height and width of the windows; boxes of more axes are returned as they are.
+        Height and width of the windows. The moments of boxes with more axes are not changed.
     """
     if len(sides) != 2:
         return moments
@@ -65,7 +65,7 @@ def window_size(
     stack : array of shape (..., height, width)
         Image or stack that shows the background.
     mask : ndarray of bool, optional
-        Where it is alone, in all images or in each.
+        True for pixels that show only background, in all images or in each.
     progress : bool or callable, default=False
         As for `Sampling.map`.
     """
@@ -76,7 +76,7 @@ def window_size(
 
 
 def one_image(stack: Stack, mask: BoolArray | None) -> tuple[FloatArray, BoolArray]:
-    """Return the image of a stack that shows most background, cut to where that is."""
+    """Return the image with most background, cropped to the background, and its mask."""
     height, width = (int(n) for n in stack.shape[-2:])
     leading = tuple(int(n) for n in stack.shape[:-2])
     masks = np.ones((height, width), dtype=bool) if mask is None else mask
@@ -95,7 +95,7 @@ def one_image(stack: Stack, mask: BoolArray | None) -> tuple[FloatArray, BoolArr
 
 
 class _Half(NamedTuple):
-    """Windows of one half of an area about their mean, and their stationary covariance."""
+    """Centred windows of one half of an area, and their stationary covariance."""
 
     windows: NDArray[np.floating]
     covariance: Eigenbasis
@@ -104,10 +104,10 @@ class _Half(NamedTuple):
 def _gain(
     image: FloatArray, inside: BoolArray, strip: tuple[int, int], progress: Progress
 ) -> float:
-    """Return by how much strips make a held-out pixel likelier than squares, in nats.
+    """Return the gain in log-likelihood per held-out pixel of strips over squares, in nats.
 
-    The lesser gain of the two halves counts: a single one may be chance. Areas hardly longer than
-    the strips are left to squares, since they hold too few of them to tell.
+    The smaller gain of the two halves is returned, since a single gain may be due to chance. If the
+    area is hardly longer than a strip, it holds too few strips to compare, and the gain is -inf.
     """
     across = 0 if strip[0] < strip[1] else 1
     if inside.any(axis=across).sum() < _LONGER * max(strip):
@@ -143,7 +143,7 @@ def _half(image: FloatArray, inside: BoolArray, size: tuple[int, int]) -> _Half:
 
 
 def _log_likelihood(fitted: _Half, judged: _Half) -> float:
-    """Return the log-likelihood of a pixel of one half under the covariance of the other."""
+    """Return the log-likelihood per pixel of one half under the covariance of the other half."""
     values, vectors = fitted.covariance
     power = (judged.windows @ vectors) ** 2
     return log_likelihood(power, values + RIDGE * values.mean()) / power.size

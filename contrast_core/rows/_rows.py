@@ -22,35 +22,35 @@ Index: TypeAlias = NDArray[np.intp]
 T = TypeVar("T")
 RowsT = TypeVar("RowsT", bound="Rows")
 
-ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small beside the data
-_ELEMENTS_PER_PASS = 16  # times as many, where a block of columns costs a pass over the rows
+ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small compared with the data
+_ELEMENTS_PER_PASS = 16  # blocks of columns are larger by this factor if each needs a pass
 
 
 class Rows(ABC):
     """Some rows and columns of a dataset, wherever it lies.
 
-    Made by `rows_of`; see `contrast_core.rows` for what each attribute is.
+    `rows_of` creates instances; `contrast_core.rows` describes the attributes.
 
     Parameters
     ----------
     source
         The whole dataset, as the subclass reads it.
     shape : (int, int)
-        Its shape.
+        Shape of the whole dataset.
     dtype : numpy dtype
-        Type of the values, as they come in blocks.
+        Type of the values in blocks.
     name : str
-        The name of the data in error messages.
+        Name of the data in error messages.
     names : tuple of str or None
-        The features' names.
+        Names of the features.
     elements : int
-        How many values are read at once, where storage allows.
+        Number of values that are read at once, where storage allows.
     progress : bool or callable
-        Whether reading shows a progress bar: tqdm's, or one that is called as tqdm is.
+        Whether reading shows a progress bar, by tqdm or by a callable with tqdm's signature.
     remedy : str or None
-        What errors about NaN advise.
+        Advice at the end of errors about NaN.
     missing : bool
-        Whether NaN stands for a value that is missing, and is let through.
+        Whether NaN is accepted as a missing value.
     """
 
     place: Place = "memory"
@@ -91,12 +91,12 @@ class Rows(ABC):
 
     @property
     def weights(self) -> FloatArray | None:
-        """Weight of each row selected."""
+        """Weight of each selected row."""
         return None if self._weights is None else self._weights[self._which]
 
     @property
     def codes(self) -> Index | None:
-        """Which of `groups` each row selected is of."""
+        """Index in `groups` of the group of each selected row."""
         return None if self._codes is None else self._codes[self._which]
 
     @property
@@ -104,7 +104,7 @@ class Rows(ABC):
         return slice(None) if self._rows is None else self._rows
 
     def labelled(self, weights: FloatArray | None, groups: NDArray[Any] | None) -> Self:
-        """Return the rows with a weight or a group for each selected row."""
+        """Return the rows, labelled with a weight or a group for each selected row."""
         other = copy.copy(self)
         if weights is not None:
             other._weights = self._spread(weights)
@@ -123,21 +123,21 @@ class Rows(ABC):
 
     @property
     def in_memory(self) -> bool:
-        """Whether `load` is free of reading."""
+        """Whether the data are in memory, so that `load` need not read them."""
         return self.place == "memory"
 
     @property
     def n_entries(self) -> int:
-        """Stored entries, of sparse rows in memory."""
+        """Number of stored entries of sparse rows in memory."""
         raise TypeError(f"{self.name} is not sparse and in memory.")
 
     def take(self, rows: ArrayLike | slice) -> Self:
-        """Return the rows of a mask, a slice or indices; nothing is read or copied.
+        """Return the rows that a mask, a slice or indices select; nothing is read or copied.
 
         Raises
         ------
         ValueError
-            If the mask has another length, or indices are not ascending and the data are not in
+            If the mask has a wrong length, or indices are not ascending and the data are not in
             memory.
         """
         index = _positions(rows, self.shape[0], "rows", self.name)
@@ -154,14 +154,14 @@ class Rows(ABC):
         return taken
 
     def take_all(self) -> Self:
-        """Return all rows of the dataset that these were taken from, with the same columns."""
+        """Return all rows of the dataset from which these were taken, with the same columns."""
         whole = copy.copy(self)
         whole._rows = None
         whole.shape = (self._n_source, self.shape[1])
         return whole
 
     def columns(self, columns: ArrayLike | slice) -> Self:
-        """Return the columns of a mask, a slice or indices; only data in memory are copied."""
+        """Return the columns that a mask, a slice or indices select; copies only data in memory."""
         index = _positions(columns, self.shape[1], "columns", self.name)
         if index is None:
             return self
@@ -181,7 +181,7 @@ class Rows(ABC):
         return other
 
     def _pick_columns(self, index: Index) -> None:  # noqa: B027
-        """Forget what was known of other columns."""
+        """Discard cached data of the previous selection of columns."""
 
     def edges(self, elements: int | None = None) -> list[int]:
         """Return where blocks of rows begin and end: 0, ..., n."""
@@ -196,11 +196,11 @@ class Rows(ABC):
         Parameters
         ----------
         elements : int, optional
-            Values in a block, instead of those that `rows_of` was given.
+            Number of values in a block, instead of the number given to `rows_of`.
         dense : bool, default=False
-            Sparse rows as ndarrays, rather than CSR.
+            Whether to yield sparse rows as ndarrays rather than CSR matrices.
         check : bool, default=True
-            Refuse NaN and infinity, with the rows in the message.
+            Whether to raise an error on NaN and infinity. The message names the rows.
         """
         for start, stop in self._shown(list(pairwise(self.edges(elements)))):
             yield self.read(start, stop, dense=dense, check=check)
@@ -213,13 +213,13 @@ class Rows(ABC):
         return block.toarray() if dense and issparse(block) else block
 
     def column_blocks(self, width: int | None = None) -> Iterator[tuple[slice, Any]]:
-        """Yield blocks of columns of all rows selected, with the slice each is; NaN is let through.
+        """Yield slices of columns with their values in all selected rows; NaN is not checked.
 
         Parameters
         ----------
         width : int, optional
-            Columns in a block; by default what `elements` allow, sixteen times as many where each
-            block takes a pass over the rows (see `reads_columns`).
+            Number of columns in a block. The default follows from `elements`. It is sixteen times
+            larger if each block needs a pass over the rows (see `reads_columns`).
         """
         n, n_columns = self.shape
         if width is None:
@@ -243,40 +243,42 @@ class Rows(ABC):
 
     @property
     def can_miss(self) -> bool:
-        """Whether rows of this kind can hold missing values: dense ones that NumPy computes with.
+        """Whether rows of this kind can hold missing values: only dense rows that are not tensors.
 
-        What is not stored in a sparse matrix is zero, and gradients flow through tensors.
+        In a sparse matrix, entries that are not stored are zeros. In a tensor, NaN would spread to
+        the gradients.
         """
         return not self.is_sparse and self.device is None
 
     def any_missing(self) -> bool:
-        """Return whether a value is missing: NaN, where that is let through."""
+        """Return whether a value is missing, that is, NaN where NaN is accepted."""
         return self.missing and any(
             block.dtype.kind == "f" and np.isnan(block).any() for block in self.blocks()
         )
 
     def map(self, function: Callable[..., Any], width: int, *, dense: bool = False) -> Any:
-        """Return `function` of the rows, computed block by block.
+        """Apply `function` to the rows block by block and return the results.
 
         Parameters
         ----------
         function : callable
-            From finite rows (b, n_features), dense or CSR, to an ndarray (b, width) of float64. For
-            tensors a `functools.partial` that takes a tensor to a tensor once its keywords, arrays,
-            are tensors too.
+            Function of finite rows (b, n_features), dense or CSR, that returns an ndarray
+            (b, width) of float64. For tensors it is a `functools.partial` whose keywords are
+            arrays. They are converted to tensors, and the function is called with a tensor.
         width : int
             Number of columns of the result.
         dense : bool, default=False
-            Sparse rows as ndarrays, rather than CSR.
+            Whether `function` gets sparse rows as ndarrays rather than CSR matrices.
 
         Returns
         -------
         ndarray of shape (n, width)
-            For a dask array, a dask array, not yet computed; for a tensor, a tensor on its device.
+            A dask array that is not yet computed for a dask array, and a tensor on the same device
+            for a tensor.
         """
         result, start = np.empty((self.shape[0], width)), 0
         n_columns = self.shape[1]
-        elements = self.elements * n_columns // max(n_columns, width)  # of what `function` returns
+        elements = self.elements * n_columns // max(n_columns, width)  # bounds the result too
         for block in self.blocks(elements=max(1, elements), dense=dense):
             stop = start + block.shape[0]
             result[start:stop] = function(block)
@@ -298,7 +300,7 @@ class Rows(ABC):
 
     def _is_read_with(self, other: Rows) -> bool:
         if self._source is not other._source or self.place == "device" or not self.shape[0] > 0:
-            return False  # unknown numbers are not greater
+            return False  # the number of rows may be NaN
         if self._weights is not other._weights or self._codes is not other._codes:
             return False
         if self._columns is None or other._columns is None:
@@ -313,7 +315,7 @@ class Rows(ABC):
         """Return selected rows that are not yet checked for NaN."""
 
     def _read_columns(self, which: slice) -> Any:
-        """Return columns of all selected rows, as an ndarray or CSC; takes a pass over the rows."""
+        """Return columns of all selected rows, as an ndarray or CSC, by a pass over the rows."""
         quiet = self.replace(progress=False)
         parts = [block[:, which] for block in quiet.blocks(check=False)]
         parts = parts or [self._read(0, 0)[:, which]]
@@ -335,10 +337,10 @@ class Rows(ABC):
 
 
 def row_view(matrix: Any, start: int, stop: int) -> Any:
-    """Return consecutive rows of a CSR matrix without copying their entries, as a slice would."""
+    """Return consecutive rows of a CSR matrix; unlike a slice, this does not copy their entries."""
     ends = matrix.indptr[start : stop + 1]
     entries = slice(ends[0], ends[-1])
-    # Given to the constructor, what is less than half of an array would be copied.
+    # The constructor would copy arrays that are less than half of their base.
     view = type(matrix)((len(ends) - 1, matrix.shape[1]), dtype=matrix.dtype)
     view.data, view.indices = matrix.data[entries], matrix.indices[entries]
     view.indptr = ends - ends[0]
@@ -347,12 +349,12 @@ def row_view(matrix: Any, start: int, stop: int) -> Any:
 
 
 def pick(matrix: Any, index: Index) -> Any:
-    """Return rows of a matrix, a view of an ndarray where they are consecutive."""
+    """Return rows of a matrix; consecutive rows of an ndarray are a view."""
     return _in_order(matrix[_as_slice(index)])
 
 
 def pick_columns(matrix: Any, index: Index) -> Any:
-    """Return columns of a matrix, a view of an ndarray where they are consecutive."""
+    """Return columns of a matrix; consecutive columns of an ndarray are a view."""
     return _in_order(matrix[:, _as_slice(index)])
 
 
@@ -362,7 +364,7 @@ def _as_slice(index: Index) -> Any:
 
 
 def _in_order(matrix: Any) -> Any:
-    if issparse(matrix):  # picked in another order, entries are in another order too
+    if issparse(matrix):  # picking may leave the entries unsorted
         matrix.sort_indices()
     return matrix
 

@@ -1,4 +1,4 @@
-"""`rows_of`: the only place that asks what kind of data it was given."""
+"""Conversion of data of any kind to `Rows`; only `rows_of` looks at the type of the data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from contrast_core.rows._rows import ELEMENTS, Rows
 from contrast_core.rows._stored import StoredColumns, StoredRows
 from contrast_core.rows._tensor import TensorRows, to_host
 
-# What arrays in memory, tensors, dask arrays and sparse matrices have, and stored datasets do not.
+# Attributes of arrays in memory, tensors, dask arrays and sparse matrices, not of stored datasets.
 _NOT_STORED = ("__array_ufunc__", "__array_interface__", "__dlpack__", "__dask_graph__", "tocsr")
 
 
@@ -49,29 +49,29 @@ def rows_of(
     ----------
     X : array-like, DataFrame, sparse matrix, stored dataset, dask array, torch tensor or Rows, of \
             shape (n, n_features)
-        Any real dtype. Sparse matrices become CSR without duplicate entries where rows are read
-        from them; a CSC matrix stays as it is where columns are.
+        Data of any real dtype. A sparse matrix is converted to CSR without duplicate entries when
+        rows are read. A CSC matrix is not converted when only columns are read.
     name : str, default="X"
-        What errors call the data; `Rows` keep their own.
+        Name of the data in error messages; `Rows` keep their own name.
     names : sequence of str, optional
         Names of the features of `X`; those of a DataFrame by default.
     weights : array-like of shape (n,), optional
-        A weight for each row of `X`, finite and not negative, not all of them zero.
+        A finite weight of at least 0 for each row of `X`. The weights must not all be zero.
     groups : array-like of shape (n,), optional
         A label for each row of `X`.
     min_rows : int, default=0
-        Fewer rows are refused.
+        Least number of rows; with fewer rows a ValueError is raised.
     elements : int, optional
-        How many values are read at once, where storage allows; 4 million by default, 16 million on
-        a device.
+        Number of values that are read at once, where storage allows: 4 million by default, and 16
+        million on a device.
     progress : bool or callable, default=False
-        Show a progress bar of the blocks that are read: tqdm's, or one that is called as tqdm is.
-        A dask scheduler has a progress bar of its own and shows none of these.
+        Whether to show a progress bar of the blocks that are read, by tqdm or by a callable with
+        tqdm's signature. Work that a dask scheduler does shows no such bar; dask has its own.
     remedy : str, optional
-        What errors about NaN and infinity advise.
+        Advice at the end of errors about NaN and infinity.
     missing : bool, default=False
-        Let NaN through, as a value that is missing, where the data are of a kind that can hold it
-        (`Rows.can_miss`); masked entries become NaN.
+        Whether to accept NaN as a missing value, for data that can hold missing values
+        (`Rows.can_miss`). Masked entries then become NaN.
 
     Returns
     -------
@@ -80,8 +80,9 @@ def rows_of(
     Raises
     ------
     ValueError, TypeError
-        If `X` is not two-dimensional, holds no real numbers, has fewer than `min_rows` rows, or is
-        a tensor that is sparse or on a device that is not there; if `names` are too few or many.
+        If `X` is not two-dimensional, does not hold real numbers, or has fewer than `min_rows`
+        rows. Also if `X` is a sparse tensor or a tensor on an unsupported device, or if the number
+        of `names` is wrong.
     """
     rows = X if isinstance(X, Rows) else _of_kind(X, name, missing)
     if rows.missing != (missing and rows.can_miss):
@@ -102,14 +103,14 @@ def rows_of(
 
 
 def array_of(values: Any, name: str) -> Any:
-    """Return an array of real numbers with any number of axes, which can be sliced.
+    """Return the data as an array of real numbers that can be sliced, with any number of axes.
 
     Stored and dask arrays stay as they are; lists, DataFrames and tensors become ndarrays.
 
     Raises
     ------
     TypeError
-        If these are no real numbers, or entries are masked.
+        If the values are not real numbers, or entries are masked.
     ValueError
         If a dask array does not know its shape.
     """
@@ -120,7 +121,7 @@ def array_of(values: Any, name: str) -> Any:
     elif not _slices(values):
         try:
             array = np.asarray(values)
-        except (TypeError, ValueError) as error:  # of rows that differ in length
+        except (TypeError, ValueError) as error:  # rows differ in length
             raise TypeError(_no_array(values, name)) from error
     try:
         dtype = np.dtype(getattr(array, "dtype", np.float64))
@@ -142,7 +143,7 @@ def array_of(values: Any, name: str) -> Any:
 
 
 def _slices(values: Any) -> bool:
-    """Return whether this slices like an array, which DataFrames and matrices do not."""
+    """Return whether `values` slices like an array; DataFrames and sparse matrices do not."""
     return (
         isinstance(getattr(values, "shape", None), tuple)
         and hasattr(values, "__getitem__")
@@ -188,7 +189,7 @@ def _of_kind(X: Any, name: str, missing: bool = False) -> Rows:
 
 
 def _check_on_host(X: Any, name: str) -> None:
-    """Refuse CuPy's arrays and sparse matrices, which are not converted unasked."""
+    """Raise TypeError for CuPy's arrays and sparse matrices, which the user must convert."""
     kind = type(X)
     if kind.__module__.partition(".")[0] not in ("cupy", "cupyx"):
         return
@@ -200,21 +201,21 @@ def _check_on_host(X: Any, name: str) -> None:
 
 
 def _is_tensor(X: Any) -> bool:
-    """Return whether `X` is a torch tensor; torch is not imported for it."""
+    """Return whether `X` is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(X, torch.Tensor)
 
 
 def _is_dask_array(X: Any) -> bool:
-    """Return whether `X` is a dask array; dask is not imported for it."""
+    """Return whether `X` is a dask array, without importing dask."""
     return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed") and hasattr(X, "map_blocks")
 
 
 def _is_stored(X: Any) -> bool:
     """Return whether `X` is a dataset outside memory that gives rows when sliced.
 
-    HDF5 datasets, zarr arrays and the sparse datasets of backed AnnData objects: they have a shape
-    and a dtype and can be sliced, but are none of the kinds of arrays in memory.
+    Such datasets are HDF5 datasets, zarr arrays and the sparse datasets of backed AnnData objects.
+    They have a shape and a dtype and can be sliced, but lack the attributes of arrays in memory.
     """
     return (
         all(hasattr(X, attribute) for attribute in ("shape", "dtype", "__getitem__"))

@@ -65,7 +65,7 @@ class StoredRows(Rows):
         return np.concatenate(parts) if parts else np.empty((0, len(wanted)), self.dtype)
 
     def _span(self, start: int, stop: int) -> tuple[int, int]:
-        """Return where rows `start` to `stop` lie in the dataset: the first, and after the last."""
+        """Return the range in the dataset, first and end, that contains rows `start` to `stop`."""
         if self._rows is None or start == stop:
             return start, stop
         return int(self._rows[start]), int(self._rows[stop - 1]) + 1
@@ -76,9 +76,9 @@ class StoredRows(Rows):
 
 
 class StoredColumns(Rows):
-    """Rows of a CSC dataset in a file, whose columns in use are loaded once rows are read.
+    """Rows of a CSC dataset in a file; reading rows first loads the selected columns.
 
-    They are loaded once for all selections of rows; columns alone are read without loading.
+    The columns are loaded once for all selections of rows. Blocks of columns are read directly.
     """
 
     place = "stored"
@@ -103,18 +103,18 @@ class StoredColumns(Rows):
         return self.loaded().load(dense=dense, check=check)
 
     def loaded(self) -> MemoryRows:
-        """Return the selected rows of the columns in use, in memory."""
+        """Return the selected rows, with the selected columns loaded into memory."""
         if not self._loaded:
             every = self.take_all()
             parts = [block for _, block in every.column_blocks(self._step)]
             matrix = hstack(parts, format="csc").tocsr() if parts else csr_matrix(every.shape)
             self._loaded.append(in_memory(matrix, self))
-        whole = self._loaded[0].replace(progress=False)  # of the reading, which is done
+        whole = self._loaded[0].replace(progress=False)  # the reading is done
         return whole if self._rows is None else whole.take(self._rows)
 
     @property
     def _step(self) -> int:
-        """Number of columns to read at once: they are sparse, and short reads are slow."""
+        """Number of columns to read at once: many, since short reads of sparse columns are slow."""
         return max(1, 16 * self.elements // max(1, self._n_source))
 
     def _read(self, start: int, stop: int) -> Any:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from contrast_core._validation import shown
 from contrast_core.rows._rows import Index, Rows
 
-DEVICE_BLOCKS = 4  # times as many elements: 128 MB of float64, a few of which are on the device
+DEVICE_BLOCKS = 4  # blocks are larger by this factor: 128 MB of float64, a few of them at a time
 
 
 class TensorRows(Rows):
-    """Rows of a dense tensor: blocks of ndarrays, views where it is on the host; no gradients.
+    """Rows of a dense tensor; blocks are ndarrays without gradients, and views on the host.
 
     Raises
     ------
@@ -40,7 +40,7 @@ class TensorRows(Rows):
         if self.device.type != "cpu":
             self.place = "device"
             options["elements"] *= DEVICE_BLOCKS
-        if tensor.dtype == torch.bool:  # which has no subtraction
+        if tensor.dtype == torch.bool:  # torch cannot subtract booleans
             tensor = tensor.to(torch.uint8)
         dtype = to_host(torch.empty(0, dtype=tensor.dtype)).dtype
         super().__init__(tensor, tuple(tensor.shape), dtype, name=name, **options)
@@ -57,14 +57,14 @@ class TensorRows(Rows):
             yield self._tensor(*span)
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
-        """Return all selected rows as an ndarray, a view where the tensor is on the host."""
+        """Return all selected rows as an ndarray, which may be a view of a tensor on the host."""
         return self.read(0, self.shape[0], check=check)
 
     def map(self, function: Callable[..., Any], width: int, *, dense: bool = False) -> Any:
-        """Return `function`, a partial with arrays for keywords, of the rows, on their device.
+        """Apply `function`, a partial whose keywords are arrays, to the rows on their device.
 
-        Computed in float64. The result has the dtype of the tensor where that is floating, and
-        gradients flow through it.
+        The function is computed in float64. The result has the dtype of the tensor if that is a
+        floating type, and gradients flow through the result.
         """
         torch = import_module("torch")
         partial: Any = function
@@ -84,7 +84,7 @@ class TensorRows(Rows):
         return result
 
     def check(self) -> None:
-        """Refuse NaN and infinity, looked for on the device."""
+        """Raise ValueError on NaN or infinity; the search runs on the device."""
         torch = import_module("torch")
         for block in self.tensors():
             if not torch.isfinite(block).all():
@@ -98,7 +98,7 @@ class TensorRows(Rows):
 
 
 def to_host(tensor: Any) -> NDArray[Any]:
-    """Return a tensor as an ndarray without gradients, a view where that is possible."""
+    """Return a tensor as an ndarray without gradients, as a view if possible."""
     tensor = tensor.detach()
     host: NDArray[Any] = (
         (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).cpu().numpy()
@@ -107,7 +107,7 @@ def to_host(tensor: Any) -> NDArray[Any]:
 
 
 def check_device(device: Any) -> Any:
-    """Return the torch device, which must be there and hold float64."""
+    """Return the torch device; raise unless it is available and supports float64."""
     try:
         torch = import_module("torch")
     except ImportError as error:
