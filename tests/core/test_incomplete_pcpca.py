@@ -197,7 +197,8 @@ def test_noise_that_runs_to_zero_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     end = fit(X, Y, gamma=0.05).gamma_max_
     # The search for the least ratio is made to fail, so that the fit itself must find the problem.
     monkeypatch.setattr(_incomplete, "_least_ratio", lambda rows, start, d: 3 * end)
-    with pytest.raises(ValueError, match="no maximum, for the noise variance runs to zero"):
+    # Along some ways to a noise of zero the loadings grow as well, and rounding decides among them.
+    with pytest.raises(ValueError, match=r"no maximum, for the (noise|load).*noise variance 1e-08"):
         fit(X, Y, gamma=1.3 * end)
 
 
