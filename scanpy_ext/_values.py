@@ -113,7 +113,7 @@ def _counts_fault(values: NDArray[Any]) -> str | None:
 
 
 def _is_standardised(rows: Rows, values: NDArray[Any]) -> bool:
-    """Return whether most genes have mean 0 and variance 1, up to values that were capped."""
+    """Return whether most genes have mean 0 and variance 1; some values may have been capped."""
     if not values.size or values.min() >= 0:
         return False
     table = rows.columns(slice(_FIRST_GENES)).load(check=False).astype(np.float64)

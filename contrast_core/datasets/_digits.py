@@ -53,7 +53,7 @@ def digits_on_photos(
     overlap, so the frames of one photograph are not independent.
 
     The papers used ImageNet pictures of grass, which cannot be distributed. The twelve photographs
-    here come with scikit-image and scikit-learn; the photograph and licence of each are listed in
+    here come with scikit-image and scikit-learn; the source and licence of each are listed in
     ``datasets/data``.
 
     References

@@ -24,7 +24,8 @@ def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> C
 
     PCA finds only the last ten features. As the contrast strength alpha grows, cPCA first finds
     features 1 to 10, which separate the labels {0, 1} from {2, 3}. At larger alpha it finds both
-    sets, and finally features 11 to 20, which separate the labels {0, 2} from {1, 3}.
+    blocks of features, and finally only features 11 to 20, which separate the labels {0, 2} from
+    {1, 3}.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def make_motion_sensors(
     *,
     random_state: int | np.random.Generator | None = 0,
 ) -> ContrastData:
-    """Simulate two activities recorded by 23 body-worn sensors, six of which are uninformative.
+    """Simulate two activities in 23 channels of body-worn sensors, six of them uninformative.
 
     The data imitate the mHealth recordings and have the same channels: accelerometers at chest,
     ankle and arm, an electrocardiogram of two leads, and gyroscopes and magnetometers at ankle and
@@ -182,8 +183,8 @@ def make_sparse_groups(
     3      0.72           0.04
     =====  =============  ==============
 
-    No single feature separates the groups. The loadings of contrastive PCA are so noisy that they
-    confuse some features.
+    No single feature separates the groups. The loadings of contrastive PCA are so noisy that some
+    features that do not differ get larger loadings than some that do.
 
     Parameters
     ----------

@@ -1,10 +1,11 @@
 """Leading eigenpairs of symmetric matrices and of the contrast ``C_X - alpha C_Y``.
 
 Problem: find the k algebraically largest eigenpairs of a symmetric matrix that may be indefinite.
-LAPACK's MRRR driver finds them with a backward error of a few rounding errors of the norm (Dhillon
-and Parlett, Linear Algebra and its Applications 387:1, 2004); for a large matrix, an iteration
-whose results are proved (`_proved`) is tried first. In the limit of an infinite alpha, the
-solutions are the eigenpairs of the foreground within the null space of the background.
+LAPACK's MRRR driver finds them with a backward error of a few machine epsilons times the norm
+(Dhillon and Parlett, Linear Algebra and its Applications 387:1, 2004); for a large matrix, an
+iteration whose results are verified afterwards (`_proved`) is tried first. In the limit of an
+infinite alpha, the solutions are the eigenpairs of the foreground within the null space of the
+background.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ def solve_matrix(
 ) -> tuple[Eigenpairs, str]:
     """Return the k algebraically largest eigenpairs of a symmetric matrix, and the solver's name.
 
-    If `budget` is given, a proved iteration ("eigsh") that may take this many products is tried
-    first. If it fails, LAPACK's MRRR driver ("eigh") solves the problem. If eigenvalues are equal,
-    their vectors are an arbitrary orthonormal basis of the common eigenspace.
+    If `budget` is given, an iteration ("eigsh") that may take this many products is tried first,
+    and its result is verified. If it fails, LAPACK's MRRR driver ("eigh") solves the problem. If
+    eigenvalues are equal, their vectors are an arbitrary orthonormal basis of the common
+    eigenspace.
     """
     if budget is not None:
         pairs = proved_eigenpairs(matrix, k, budget)

@@ -70,8 +70,8 @@ class Term(NamedTuple):
 class ProductMoments(Moments):
     """Mean and variances of a dataset, and its covariance as products with the rows.
 
-    It refers to the rows of the data without copying dense ones, so do not change them while it is
-    in use. Unlike `SecondMoments`, it is as large as the data and cannot be merged with others.
+    Dense rows are not copied: do not change the data while the moments are in use. Unlike
+    `SecondMoments`, they are as large as the data and cannot be merged with others.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class Search(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """The maximum with the selected rows of W and columns of S, and the penalty that selected them.
+    """The fit after selection: the rows of W and columns of S that are left, and the penalty.
 
     `shrunk` is the probability that the horseshoe shrinks a feature's salient loadings away.
     """
@@ -92,7 +92,7 @@ class Likelihood(ABC):
 
     @property
     def groups(self) -> NDArray[np.intp]:
-        """Group of each coordinate, (size,); the coordinates must be features."""
+        """Feature group of each coordinate, (size,); defined if the coordinates are features."""
         return self.search.priors.groups_of(np.ones(self.size, dtype=bool))
 
     @abstractmethod
@@ -116,7 +116,7 @@ class Likelihood(ABC):
         return replace(self, n_shared=n_shared)
 
     def most_likely(self) -> Fit:
-        """Return the highest maximum from all starts, the first model and random models."""
+        """Climb from the first model and from random models, and return the highest maximum."""
         search, n_latent = self.search, self.n_shared + self.search.n_salient
         models = [self.first()]
         models += [random_model(self.size, n_latent, search.rng) for _ in range(search.n_init - 1)]
@@ -196,7 +196,7 @@ class RowLikelihood(Likelihood):
         return self.search.priors.groups_of(self.rows.varies)
 
     def first(self) -> Model:
-        """Return the fit with normal noise to the clipped rows."""
+        """Fit a model with normal noise to the clipped rows, and return it."""
         x, y, _ = contrast_moments(*self.rows.clipped, products=False)
         problem = likelihood_problem(x, y, self.n_shared)
         start = first_model(x, y, problem, self.search.n_salient)

@@ -182,8 +182,8 @@ class LatentModel(ScoreMixin, MomentContrast):
         rows = self._rows(X, missing=self._tails != "counts")
         if not (rows.can_miss or rows.is_sparse):
             raise TypeError(
-                f"{rows.name} is a tensor, but a model that is robust, or of counts, weighs rows "
-                "with NumPy: give arrays."
+                f"{rows.name} is a tensor, but a robust model or a model of counts computes with "
+                "NumPy only: give an array."
             )
         return rows
 
@@ -192,8 +192,8 @@ class LatentModel(ScoreMixin, MomentContrast):
 
         .. math:: \hat x = W (W^\top M W)^{-1} (I + W^\top M W)\, t + \bar x
 
-        with M as in `transform`. After `transform` the result equals that of `denoise`. (The
-        model's mean of a row given t is another one, ``t @ W.T + mean_``.)
+        with M as in `transform`. After `transform` the result equals that of `denoise`. (This is
+        not the model's expected row given t, which is ``t @ W.T + mean_``.)
 
         Parameters
         ----------
@@ -323,7 +323,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         if isinstance(model, CountModel) or model.tails != "normal":
             raise ValueError(
                 "impute needs a fit with normal noise, but this one was made with "
-                f"{self._option}: fit again without it, which takes missing values too."
+                f"{self._option}: fit again without it. Such a fit takes missing values too."
             )
         with_std = check_flag(return_std, "return_std")
         rows = self._rows(X, missing=True)

@@ -64,7 +64,7 @@ class _Block(NamedTuple):
     def sums(
         self, weights: FloatArray, latent: FloatArray, covariance: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return weighted sums of products; each feature sums over the rows that have it observed.
+        """Return weighted sums of products; the sum of a feature runs over its observed values.
 
         The first sum is of values times latent variables (n_features, d). The second is of the
         outer products of the latent variables (n_features, d, d). If a posterior covariance is
@@ -112,7 +112,7 @@ class ObservedRows:
     def likelihood(
         self, loadings: FloatArray, log_noise: float, gamma: float
     ) -> ContrastiveLikelihood:
-        r"""Return value and gradient of the objective, with ``gamma`` adjusted for sample sizes.
+        r"""Return value and gradient of the objective; ``gamma`` is adjusted for sample sizes.
 
         .. math:: \sum_i a_i \log N(x_i^o; 0, A_i) - \gamma \sum_j b_j \log N(y_j^o; 0, B_j)
 

@@ -39,12 +39,12 @@ def response(
 ) -> AnnData | None:
     """Find which cells responded: a probability for each cell, and the share of responders.
 
-    In a CRISPR or drug experiment some cells escape. Scores show the difference between the
-    conditions; no variation is removed. For each condition, the cells are scored along the
-    direction that separates them best from the reference cells [1]_. The cell that is scored has no
-    part in choosing the direction. The scores are modelled as a mixture of two components: the
-    distribution of the reference cells, which do not respond by definition, and the same
-    distribution moved by the response [2]_.
+    In a CRISPR or drug experiment some cells escape. The scores show how far a cell has moved from
+    the reference cells. For each condition, the cells are scored along the direction that separates
+    them best from the reference cells [1]_. The cell that is scored has no part in choosing the
+    direction. The scores are modelled as a mixture of two components: the distribution of the
+    reference cells, which do not respond by definition, and the same distribution moved by the
+    response [2]_.
 
     Parameters
     ----------
@@ -61,9 +61,10 @@ def response(
         Column of `adata.obs` with the donor, guide or replicate. The share of responders is also
         estimated for each of its levels.
     within
-        Column of `adata.obs` with the donor or batch within which cells are compared. The mean of
-        its reference cells is subtracted, so each needs at least ten of them. The genes in use are
-        then held in memory as a dense array.
+        Column of `adata.obs` with the donor or batch within which cells are compared. From each
+        cell the mean of the reference cells of its donor or batch is subtracted, so every donor or
+        batch needs at least ten reference cells. The genes in use are then held in memory as a
+        dense array.
     level
         Largest share of the reference cells that may be called responding.
     {DATA}
@@ -83,11 +84,11 @@ def response(
         Whether the cell is called responding, because its posterior is above the `threshold` of its
         condition. At most the share `level` of held-out reference cells is above this threshold.
     `.uns['response' | key_added]['conditions']` : `DataFrame`
-        A row for each condition: `n_cells`, `n_reference`, `effect` (difference of the means in
-        standard deviations of the reference, held out) with `effect_low` and `effect_high` (95%,
-        over cells), `share` of responders with `share_low` and `share_high` (95%), `threshold`,
-        `reference_called` (share of held-out reference cells above it), `top_genes`, and the
-        `reason` if it could not be compared. The largest share is first.
+        A row for each condition: `n_cells`, `n_reference`, `effect` (difference of the mean
+        held-out scores, in standard deviations of the reference's scores) with `effect_low` and
+        `effect_high` (95%, over cells), `share` of responders with `share_low` and `share_high`
+        (95%), `threshold`, `reference_called` (share of held-out reference cells above it),
+        `top_genes`, and the `reason` if it could not be compared. The largest share is first.
     `.uns['response' | key_added]['donors']` : `DataFrame`
         With `donor`: `condition`, `donor`, `n_cells`, `share`, `share_low` and `share_high`.
     `.uns['response' | key_added]['params']` : `dict`

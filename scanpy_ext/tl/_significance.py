@@ -47,12 +47,13 @@ def significance(
     """Permute donors between the two sets, and resample them: p-values and stability.
 
     cPCA, cPCA* and PCPCA keep and sharpen the difference between conditions, whether or not other
-    donors would show it too. This function tests that. The p-value of a component compares its
-    statistic with that of the leading component after donors have changed sides. For each such
-    relabelling both sets are rebuilt, with the same weight for every donor, the earlier components
-    are removed, and the contrast strength is chosen again (`contrast_core.condition_test`). The
-    stability of a component says how much it changes when donors are drawn with replacement. Plot
-    both with `scanpy_ext.pl.significance`. The cells are not embedded.
+    donors would show it too. This function tests whether they would. The p-value of a component
+    compares its statistic with that of the leading component after donors have changed sides. For
+    each such relabelling both sets are rebuilt, with the same weight for every donor, the earlier
+    components are removed, and the contrast strength is chosen again
+    (`contrast_core.condition_test`). The stability of a component says how much it changes when
+    donors are drawn with replacement. Plot both with `scanpy_ext.pl.significance`. The cells are
+    not embedded.
 
     Cells of one donor are not independent. With `donor=None` single cells are permuted and drawn
     instead. The p-values are then far too small, and are marked as exploratory everywhere.
@@ -117,19 +118,20 @@ def significance(
     Notes
     -----
     Every donor has the same weight, however many cells it has. If a donor has cells in both sets, a
-    relabelling exchanges its two parts; other donors exchange labels among themselves. There must
-    be at least 20 relabellings, because otherwise no p-value reaches 0.05: 3 donors against 3, 1
-    against 19, or 5 with cells in both sets. Fewer are refused. Donors with cells in one set only
+    relabelling exchanges its two parts; other donors exchange labels among themselves. At least 20
+    relabellings are needed for a p-value of 0.05; designs with fewer are refused. Enough are 3
+    donors against 3, 1 against 19, or 5 with cells in both sets. Donors with cells in one set only
     are also refused if all donors of the other set have cells in both, because they could never
     change sides. Different numbers of cells alone would make donors differ. Cells are therefore
-    drawn at random: of the two parts of a donor, as many as the smaller part has; of other donors,
-    at most the smaller of the two sets' median numbers.
+    drawn at random. A donor with cells in both sets keeps as many in each as in its smaller part.
+    Any other donor keeps at most the median number of cells per donor of the set in which this
+    median is smaller.
 
     The test asks whether the condition has an effect beyond the differences between donors. If the
     background's cells are in the foreground, this effect is mostly the shift between the
     conditions; otherwise it is variation within the treated cells. Without donors, single cells are
-    exchanged; if the background's cells are not in the foreground, `contrast_core.permutation_test`
-    does this, which ignores shifts.
+    exchanged. If the background's cells are not in the foreground, they are exchanged by
+    `contrast_core.permutation_test`, which ignores shifts.
 
     The cells of both sets with the genes in use are held in memory; sparse matrices stay sparse,
     and each donor is reduced to a covariance. With `donor=None`, or with more genes than cells, the
@@ -229,8 +231,8 @@ def _shared(data: ContrastInput) -> BoolArray:
     if shared.any() and (data.selection.background & ~shared).any():
         raise ValueError(
             f"{int(shared.sum())} of the {int(data.selection.background.sum())} background cells "
-            "are in the foreground too. Put all of them there, so that the difference between the "
-            "sets is asked about, or none."
+            "are in the foreground too. Put all of them there, to test the difference between the "
+            "sets, or none."
         )
     return shared
 

@@ -116,7 +116,7 @@ def test_pairs_at_the_edges_of_blocks(n: int, d: int, seed: int, is_sparse: bool
 def test_compiled_sparse_covariance_at_the_edges_of_blocks(
     thin: int, full: int, more: int, weighted: bool, seed: int
 ) -> None:
-    """Check numbers of thin features near multiples of 64, and of rows near multiples of 2,048."""
+    """Check sizes at the edges of blocks: multiples of 64 sparse columns and of 2,048 rows."""
     pytest.importorskip("numba")
     n = 5 * 2048 + more
     rows = np.hstack([whole_numbers(seed, n, full), whole_numbers(seed, n, thin, 0.12)])
@@ -147,7 +147,7 @@ def test_blocks_of_any_size_hold_the_rows(width: int, n: int, d: int, data: Any)
 
 @given(st.integers(2, 70), st.sampled_from([3, 16, 31, 32, 33, 64, 65]), st.floats(0, 5), SEEDS)
 def test_the_leading_contrasts_are_those_of_lapack(n: int, d: int, alpha: float, seed: int) -> None:
-    """Check any shape, and so any form of the moments, against LAPACK."""
+    """Compare with LAPACK for many shapes, which decide in which form the moments are kept."""
     X, Y = whole_numbers(seed, n, d), whole_numbers(seed + 1, n + 3, d)
     contrast = covariance(X) - alpha * covariance(Y)
     expected = np.linalg.eigvalsh(contrast)[::-1]

@@ -19,7 +19,7 @@ DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 def study(
     sizes: dict[str, int], responds: str | None = None, seed: int = 0, n_donors: int = 5
 ) -> anndata.AnnData:
-    """Return log counts of cell types with given sizes; `responds` changes the first five genes."""
+    """Return log counts of cell types; in treated cells of `responds`, five genes are raised."""
     rng = np.random.default_rng(seed)
     kind = np.repeat(list(sizes), list(sizes.values()))
     n, d = len(kind), 60
@@ -64,7 +64,7 @@ def test_real_blood_cells(contrast_data: Any) -> None:
 def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> None:
     """Use a level whose interval lies just above 1 by chance; it must not be ranked first.
 
-    Among six levels, this happens in one of eight tables.
+    With six levels, one table in eight has such an interval by chance.
     """
     ratios = {"a": 1.007, "b": 0.99, "c": 1.0, "d": 1.0, "e": 1.5, "f": 1.0}
     table = pd.DataFrame.from_dict(

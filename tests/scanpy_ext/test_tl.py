@@ -140,7 +140,7 @@ def test_memory_stays_below_the_dense_matrix(as_matrix):
 def test_views_and_copies(cells, function, untouched):
     """Check that a view becomes an AnnData of its own, and that a copy leaves the original as is.
 
-    The numbers are the same.
+    Both give the same embedding.
     """
     cells.X = sp.csr_matrix(cells.X)
     view = cells[cells.obs["depth"] >= 20, :10]
