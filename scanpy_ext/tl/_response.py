@@ -39,9 +39,10 @@ def response(
 ) -> AnnData | None:
     """Find which cells responded: a probability for each cell, and the share of responders.
 
-    In a CRISPR or drug experiment some cells escape. The scores show how far a cell has moved from
-    the reference cells. For each condition, the cells are scored along the direction that separates
-    them best from the reference cells [1]_. The cell that is scored has no part in choosing the
+    In a CRISPR or drug experiment some cells escape. The scores show the difference of a cell
+    from the reference cells. For each condition, the cells are scored along the direction that
+    separates them best from the reference cells [1]_. The cell that is scored has no part in
+    choosing the
     direction. The scores are modelled as a mixture of two components: the distribution of the
     reference cells, which do not respond by definition, and the same distribution moved by the
     response [2]_.
