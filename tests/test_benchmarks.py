@@ -43,7 +43,7 @@ def test_an_unknown_experiment_is_refused() -> None:
 def test_one_experiment_of_a_paper_prints_both_figures() -> None:
     done = python(str(PAPERS / "cpca.py"), "mice")
     assert done.returncode == 0, done.stderr
-    assert "Fig. 2: mouse protein expression, the paper's" in done.stdout
+    assert "Fig. 2: the paper's mouse protein expression" in done.stdout
     [row] = [line for line in done.stdout.splitlines() if line.startswith("silhouette, PCA")]
     assert row.split()[-3:] == ["clusters", "0.072", "reached"]
     assert "-- digits" not in done.stdout
