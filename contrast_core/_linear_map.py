@@ -8,10 +8,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from contrast_core._validation import FloatArray, MatrixLike, check_choice, real_array
-from contrast_core.moments import sparse_scores
 from contrast_core.rows import Rows, rows_of
 
 
@@ -241,9 +239,8 @@ class LinearMap:
 
 def _project(rows: Any, *, mean: FloatArray, projection: FloatArray) -> FloatArray:
     """Return ``(rows - mean) @ projection`` without centring the rows, which may be sparse."""
-    sparse = issparse(rows) and rows.format == "csr"
-    scores: FloatArray = sparse_scores(rows, projection) if sparse else rows @ projection
-    return scores - mean @ projection
+    scores: FloatArray = rows @ projection - mean @ projection
+    return scores
 
 
 def _reconstruct(scores: Any, *, reconstruction: FloatArray, offset: FloatArray) -> FloatArray:

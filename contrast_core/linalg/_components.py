@@ -139,7 +139,7 @@ def proved_trace_ratio(
     width = k + 2
     space = SearchSpace(pencil.multiply, random_block(len(x), width), max(least, each * width))
     stage = by_diagonal(*diagonals, patience, extra=2)._replace(progress=_PROGRESS)
-    stages = [stage, *(beside(other, stage) for other in pencil.factors(near=True))]
+    stages = [stage, *(beside(other, stage) for other in pencil.factors())]
     result = _searched(space, k, stages, budget, ridge)
     if result.pairs is not None:
         norm, alpha = space.norm(result.alpha), result.alpha

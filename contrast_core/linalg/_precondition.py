@@ -19,7 +19,6 @@ from contrast_core.linalg._search import Precondition, Ritz, Stage
 
 _TINY = float(np.finfo(np.float64).tiny)
 _FLOOR = 1e-5  # smallest margin, as a share of the largest Ritz value
-_SAFETY = 16  # factor of the estimated rise of the Ritz values
 
 
 class Pencil:
@@ -57,30 +56,24 @@ class Pencil:
         contrast -= self._single[1].T * np.float32(alpha * self._scales[1] / scale)
         return contrast
 
-    def factored(self, ritz: Ritz, near: bool) -> Precondition:
+    def factored(self, ritz: Ritz) -> Precondition:
         """Return a solver for ``sigma I - C(alpha)``, made definite along the wanted Ritz vectors.
 
         The matrix is made definite by adding a multiple of the outer product of each wanted Ritz
         vector. sigma starts within the gap below the last wanted Ritz value if the residuals are
         small, and otherwise above this value by about its residual. It is raised until the Cholesky
-        factorisation succeeds. With `near`, sigma starts just above the value to which the last
-        wanted Ritz value is expected to rise, which suits features with different scales. The
-        vectors of much larger eigenvalues then need another preconditioner (see `beside`).
+        factorisation succeeds.
         """
         values, k = ritz.values, ritz.vectors.shape[1]
         norms = np.linalg.norm(ritz.residual, axis=0)
         scale = max(float(np.abs(values).max()), _TINY)
         gap = float(values[k - 1] - values[k])
-        if near:
-            step = max(_SAFETY * float(self._rises(ritz, gap).max()), 0.5 * gap, 1e-6 * scale)
-            shift = values[k - 1] + step
-        else:
-            step = max(gap, float(norms.max()), 1e-3 * scale)
-            shift = values[k] + 0.5 * gap if norms.max() < gap else values[k - 1] + norms[-1]
+        step = max(gap, float(norms.max()), 1e-3 * scale)
+        shift = values[k] + 0.5 * gap if norms.max() < gap else values[k - 1] + norms[-1]
         while True:
             matrix = self.single_precision(ritz.alpha, -scale)
             matrix.T.flat[:: len(matrix) + 1] += np.float32(shift / scale)
-            lift = np.abs(values[:k] - shift) + 0.5 * gap + (step if near else 1e-6 * scale)
+            lift = np.abs(values[:k] - shift) + 0.5 * gap + 1e-6 * scale
             raised = (ritz.vectors * np.sqrt(lift / scale)).astype(np.float32)
             matrix = ssyrk(1.0, raised, beta=1.0, c=matrix, overwrite_c=1, lower=1)
             factor, failed = spotrf(matrix, lower=1, clean=0, overwrite_a=1)
@@ -95,16 +88,10 @@ class Pencil:
 
         return solve
 
-    def _rises(self, ritz: Ritz, gap: float) -> FloatArray:
-        """Estimate from the diagonal how far the Ritz values still have to rise."""
-        x, y = (matrix.diagonal() for matrix in self.matrices)
-        margins = _margins(ritz.values[: ritz.vectors.shape[1]], x - ritz.alpha * y, gap)
-        return np.asarray((ritz.residual**2 / margins).sum(axis=0))
-
-    def factors(self, near: bool = False) -> list[Stage]:
+    def factors(self) -> list[Stage]:
         """Return three stages with a factor each, for use when the stage before has stalled."""
         cost = len(self.matrices[0]) // 100
-        return [Stage(lambda ritz: self.factored(ritz, near), patience=5, cost=cost)] * 3
+        return [Stage(self.factored, patience=5, cost=cost)] * 3
 
 
 def by_diagonal(x: FloatArray, y: FloatArray, patience: int, extra: int = 2) -> Stage:

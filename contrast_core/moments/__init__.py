@@ -6,7 +6,6 @@ from contrast_core.moments._pairs import PairMoments, check_pairs, pair_moments
 from contrast_core.moments._products import ProductMoments, product_moments
 from contrast_core.moments._second_moments import SecondMoments, grouped_moments
 from contrast_core.moments._span import SpanMoments, span_moments
-from contrast_core.moments._sparse_products import sparse_scores
 from contrast_core.moments._units import warn_of_units
 from contrast_core.moments._weighted_sum import check_mix, mixed, parts_along, weighted_sum
 
@@ -29,7 +28,6 @@ __all__ = [
     "parts_along",
     "product_moments",
     "span_moments",
-    "sparse_scores",
     "split_feature_moments",
     "warn_of_units",
     "weighted_sum",

@@ -1,12 +1,14 @@
 """Compiled loops for products of sparse rows, each with a SciPy fallback.
 
-Problem: SciPy's products of sparse matrices are slow, because they store every intermediate result.
-Three loops over the entries avoid that. They are compiled if numba is installed and there are so
-many entries that the time to start numba pays off:
+Problem: SciPy's products of two sparse matrices are slow, because they store every intermediate
+result. Two loops over the entries avoid that. They are compiled if numba is installed and there are
+so many entries that the time to start numba pays off:
 
-- `add_gram_products`: rows times their scores, in one pass (half the time of SciPy);
-- `add_row_products`: inner products of rows with each other (SciPy takes 4.5 times as long);
-- `covariance_parts`: products of columns with each other (SciPy takes 2.7 times as long).
+- `add_row_products`: inner products of rows with each other (SciPy takes up to 4.5 times as long);
+- `covariance_parts`: products of columns with each other (SciPy takes up to 2.7 times as long).
+
+SciPy's product of a sparse matrix with a few dense columns is as fast as compiled loops, so it has
+none here.
 
 The loops are plain Python that numba can compile. Indices are unsigned integers, because numba
 checks whether a signed index is negative at every entry.
@@ -26,9 +28,8 @@ from scipy.sparse import diags_array
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import add_products
-from contrast_core.rows import ELEMENTS, row_view
+from contrast_core.rows import ELEMENTS
 
-WIDTH = 8  # number of columns summed in registers at a time: eight take as long as one
 _WORTH_COMPILING = 2**16  # entries from which compiled code is faster, if numba is loaded already
 _BLOCK = 2048  # rows of a block; its dense columns and entries stay in the processor's cache
 _CACHED_FEATURES = 1000  # features of a block; their entries stay in the processor's cache
@@ -86,105 +87,6 @@ def _compiled(loop: Callable[..., Any], contract: bool = False) -> Callable[...,
         return compiled(*arguments)
 
     return call
-
-
-def add_gram_products(
-    rows: Any,
-    weight: float,
-    columns: FloatArray,
-    along_mean: FloatArray,
-    product: FloatArray,
-    total: FloatArray,
-    start: int,
-    stop: int,
-) -> None:
-    """Add the product of some rows with their weighted scores to `product`, in place.
-
-    Parameters
-    ----------
-    rows : CSR matrix of shape (n, n_features)
-        Rows that are not centred.
-    weight : float
-        Factor of the scores.
-    columns : ndarray of shape (n_features, b)
-        Columns that the centred rows are multiplied with to get the scores; b is a multiple of
-        `WIDTH`.
-    along_mean : ndarray of shape (b,)
-        The mean of the rows times `columns`.
-    product, total : ndarray of shape (n_features, b) and (b,)
-        Arrays to which the products and the sums of the scores are added.
-    start, stop : int
-        The rows that are used, from `start` up to `stop`.
-    """
-    if compiled_pays(rows.nnz):  # a row's scores are used as soon as they are known
-        no_scores = np.empty((0, len(total)))
-        _run(rows, columns, along_mean, no_scores, product, total, weight, start, stop)
-        return
-    share = row_view(rows, start, stop)
-    scores = share @ columns - along_mean
-    scores *= weight
-    product += share.T @ scores
-    total += scores.sum(axis=0)
-
-
-def row_scores_of(rows: Any, columns: FloatArray) -> FloatArray:
-    """Return ``rows @ columns`` of a CSR matrix; columns as for `add_gram_products`."""
-    if not compiled_pays(rows.nnz) or rows.dtype not in (np.float32, np.float64):
-        return np.asarray(rows @ columns)
-    width = columns.shape[1]
-    scores, nothing = np.zeros((rows.shape[0], width)), np.empty((0, width))
-    _run(rows, columns, np.zeros(width), scores, nothing, np.zeros(width), 1.0, 0, rows.shape[0])
-    return scores
-
-
-def _run(rows: Any, *arguments: Any) -> None:
-    matrix = [np.ascontiguousarray(part) for part in (rows.indptr, rows.indices, rows.data)]
-    _compiled(_multiply)(*matrix, *arguments)
-
-
-def _multiply(  # type: ignore[no-untyped-def]
-    indptr, indices, values, columns, along_mean, scores, product, total, weight, start, stop
-):
-    """Compute scores of rows, and products of the rows with them; skip an empty array.
-
-    The sums of eight columns have variables of their own, so that they are kept in registers.
-    """
-    width = np.uint64(len(total))
-    for i in range(np.uint64(start), np.uint64(stop)):
-        row, first, last = i - np.uint64(start), np.uint64(indptr[i]), np.uint64(indptr[i + 1])
-        for j in range(np.uint64(0), width, np.uint64(8)):
-            a, b, c, d = -along_mean[j], -along_mean[j + 1], -along_mean[j + 2], -along_mean[j + 3]
-            e, f = -along_mean[j + 4], -along_mean[j + 5]
-            g, h = -along_mean[j + 6], -along_mean[j + 7]
-            for p in range(first, last):
-                at, value = np.uint64(indices[p]), np.float64(values[p])
-                a += value * columns[at, j]
-                b += value * columns[at, j + 1]
-                c += value * columns[at, j + 2]
-                d += value * columns[at, j + 3]
-                e += value * columns[at, j + 4]
-                f += value * columns[at, j + 5]
-                g += value * columns[at, j + 6]
-                h += value * columns[at, j + 7]
-            a, b, c, d = weight * a, weight * b, weight * c, weight * d
-            e, f, g, h = weight * e, weight * f, weight * g, weight * h
-            sums = (a, b, c, d, e, f, g, h)
-            for m in range(8):
-                total[j + m] += sums[m]
-            if len(scores):
-                for m in range(8):
-                    scores[row, j + m] = sums[m]
-            if len(product):
-                for p in range(first, last):
-                    at, value = np.uint64(indices[p]), np.float64(values[p])
-                    product[at, j] += value * a
-                    product[at, j + 1] += value * b
-                    product[at, j + 2] += value * c
-                    product[at, j + 3] += value * d
-                    product[at, j + 4] += value * e
-                    product[at, j + 5] += value * f
-                    product[at, j + 6] += value * g
-                    product[at, j + 7] += value * h
 
 
 def add_row_products(rows: Any, by_feature: Any, gram: FloatArray, first: int, last: int) -> None:
@@ -279,7 +181,6 @@ def _by_numba(
     rows: Any, dense: Any, others: Any, centres: FloatArray, spread: Any, codes: Any
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     compiled = _compiled(_add_rows, contract=True)
-    add_across = _compiled(_add_across, contract=True)
     n_rows, n_features = rows.shape
     rows = rows if rows.has_sorted_indices else rows.sorted_indices()
     place = np.empty(n_features, dtype=np.int32)
@@ -296,25 +197,21 @@ def _by_numba(
         last = min(first + _BLOCK, n_rows)
         kept = np.empty(rows.indptr[last] - rows.indptr[first], dtype=kept_as)
         part = block[: last - first]
-        entries = compiled(
+        compiled(
             *(rows.indptr, rows.indices, values, spread, codes, centres, place),
-            *(first, kept, part, square),
+            *(first, kept, part, across, square),
         )
-        column, row, starts, n_kept = entries
-        add_across(column, row, kept, part, across, starts, n_kept)
         add_products(part, among)
     return among, across, square
 
 
 def _add_rows(  # type: ignore[no-untyped-def]
-    indptr, indices, values, spread, codes, centres, place, first, kept, block, square
+    indptr, indices, values, spread, codes, centres, place, first, kept, block, across, square
 ):
-    """Centre a block's dense columns, and add the products among its other columns."""
+    """Centre a block's dense columns, and add the products of its other columns."""
     n_rows, n_dense = block.shape
-    n_others = len(square)
-    column, row = np.empty(len(kept), np.uint16), np.empty(len(kept), np.uint16)
+    column = np.empty(len(kept), np.uint16)
     ends, reached = np.empty(n_rows, np.uint32), np.empty(n_rows, np.uint32)
-    starts = np.zeros(n_others + 1, np.uint32)
     n_kept = 0
     for i in range(n_rows):
         r = first + i
@@ -327,15 +224,18 @@ def _add_rows(  # type: ignore[no-untyped-def]
             if at >= 0:
                 block[i, at] += value
             else:
-                at = -1 - at
-                column[n_kept], row[n_kept], kept[n_kept] = at, i, value
-                starts[at + 1] += np.uint32(1)
+                column[n_kept], kept[n_kept] = -1 - at, value
                 n_kept += 1
         ends[i] = n_kept
+        centred = block[i]
+        for other in range(np.uint64(reached[i]), np.uint64(n_kept)):
+            products, value = across[np.uint64(column[other])], np.float64(kept[other])
+            for j in range(n_dense):
+                products[j] += value * centred[j]
 
     # Products among the other columns are computed row by row for a band of 64 columns at a time,
     # whose products with all later columns stay in the processor's cache.
-    for band in range(64, n_others + 64, 64):
+    for band in range(64, len(square) + 64, 64):
         for i in range(n_rows):
             p, end = np.uint64(reached[i]), np.uint64(ends[i])
             while p < end and column[p] < band:
@@ -344,41 +244,3 @@ def _add_rows(  # type: ignore[no-untyped-def]
                     products[np.uint64(column[q])] += value * kept[q]
                 p = p + np.uint64(1)
             reached[i] = p
-    return column, row, starts, n_kept
-
-
-def _add_across(column, row, kept, block, across, starts, n_kept):  # type: ignore[no-untyped-def]
-    """Add the products of a block's other columns with its dense columns.
-
-    Columns are taken one by one, and eight of their rows at a time. `starts` holds the index of
-    each column's first entry.
-    """
-    n_others, n_dense = across.shape
-    order = np.empty(n_kept, np.uint32)
-    for at in range(n_others):
-        starts[at + 1] += starts[at]
-    for entry in range(np.uint64(n_kept)):
-        of_column = np.uint64(column[entry])
-        order[np.uint64(starts[of_column])] = entry
-        starts[of_column] += np.uint32(1)
-    t, one, eight = np.uint64(0), np.uint64(1), np.uint64(8)
-    for i in range(n_others):
-        products, stop = across[i], np.uint64(starts[i])
-        while t + eight <= stop:
-            a, b, c, d = order[t], order[t + 1], order[t + 2], order[t + 3]
-            e, f, g, h = order[t + 4], order[t + 5], order[t + 6], order[t + 7]
-            of_a, of_b, of_c, of_d = block[row[a]], block[row[b]], block[row[c]], block[row[d]]
-            of_e, of_f, of_g, of_h = block[row[e]], block[row[f]], block[row[g]], block[row[h]]
-            va, vb, vc, vd = kept[a], kept[b], kept[c], kept[d]
-            ve, vf, vg, vh = kept[e], kept[f], kept[g], kept[h]
-            for j in range(n_dense):
-                products[j] += (
-                    va * of_a[j] + vb * of_b[j] + vc * of_c[j] + vd * of_d[j]
-                    + ve * of_e[j] + vf * of_f[j] + vg * of_g[j] + vh * of_h[j]
-                )  # fmt: skip
-            t = t + eight
-        while t < stop:
-            value, of_row = kept[order[t]], block[row[order[t]]]
-            for j in range(n_dense):
-                products[j] += value * of_row[j]
-            t = t + one

@@ -10,9 +10,8 @@ accuracy, because the squared mean of such a feature is at most half of its mean
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +23,9 @@ from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._sparse import filled_features, group_sums, sparse_gram
 from contrast_core.rows import Rows, check_finite
 
-Result = TypeVar("Result")
-
 _BLOCK_ELEMENTS = 2**20  # 8 MB of centred columns at a time
 _PASS_ELEMENTS = 2**25  # 256 MB, if each block needs a pass over the rows
 _LEAST_COLUMNS = 256  # fewer columns cost more to add up than to multiply
-_MAX_ROWS_PER_WORKER = 4096  # with more rows, the Gram matrices of the workers need too much memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +86,6 @@ class StackedRows:
         """Total weight of each dataset."""
         return np.add.reduceat(self.centre_weights, self.first_centres)
 
-    @property
-    def _by_dataset(self) -> bool:
-        """Whether each dataset has one centre."""
-        return len(self.parts) == len(self.centre_weights)
-
     def split(self, stacked: FloatArray) -> list[FloatArray]:
         """Split an array over all rows into views, one for each dataset."""
         return np.split(stacked, self.ends[:-1])
@@ -105,20 +96,12 @@ class StackedRows:
 
     def means_of(self, block: FloatArray) -> FloatArray:
         """Return the centres of the stacked rows, (number of centres, n_columns)."""
-        if self._by_dataset and self.weights is None:
-            return np.stack([part.mean(axis=0) for part in self.split(block)])
         _, sums = group_sums(block, self.weights, self.codes, len(self.centre_weights))
         return sums / np.maximum(self.centre_weights, np.finfo(np.float64).tiny)[:, None]
 
-    def centre(self, block: FloatArray, means: FloatArray) -> None:
-        """Centre stacked rows, and multiply them by the roots of their weights, in place."""
-        if self._by_dataset:
-            for part, mean in zip(self.split(block), means, strict=True):
-                part -= mean
-        else:
-            block -= means[self.codes]
-        if self.weights is not None:
-            block *= np.sqrt(self.weights)[:, None]
+    def centred(self, block: FloatArray, means: FloatArray) -> FloatArray:
+        """Return centred stacked rows, multiplied by the roots of their weights."""
+        return self.spread(block - means[self.codes])
 
     def combine(self, means: FloatArray, weights: FloatArray) -> FloatArray:
         """Return weighted sums of the centred rows, (k, n_features).
@@ -135,7 +118,7 @@ class StackedRows:
                     combined += (block.T @ own).T
                     combined -= group_sums(own, None, codes, len(means))[1].T @ means
                 else:
-                    combined += own.T @ (block - means[codes[0] if self._by_dataset else codes])
+                    combined += own.T @ (block - means[codes])
         return combined
 
     def scores(self, means: FloatArray, columns: FloatArray) -> FloatArray:
@@ -174,30 +157,21 @@ def _dense_products(
     n_rows, totals = int(rows.ends[-1]), rows.totals
     means = np.empty((len(rows.centre_weights), rows.n_features))
     variances = np.empty((len(rows.parts), rows.n_features))
-
-    def multiply(blocks: Sequence[slice]) -> FloatArray:
-        products = np.zeros((n_rows, n_rows), order="F")
-        for columns, block in _dense_blocks(rows, blocks):
-            with np.errstate(invalid="ignore", over="ignore"):
-                means[:, columns] = rows.means_of(block)
-            if not np.isfinite(means[:, columns]).all():
-                for data in rows.parts:
-                    data.read_columns(columns)  # raises an error that names the value
-            rows.centre(block, means[:, columns])
-            for i, part in enumerate(rows.split(block)):
-                variances[i, columns] = np.einsum("ij,ij->j", part, part) / totals[i]
-            add_products(block.T, products)
-        return products
-
-    by_columns = all(part.in_memory and not part.is_sparse for part in rows.parts)
-    threads = by_columns and n_rows <= _MAX_ROWS_PER_WORKER
-    parts = _share_out(_column_blocks(rows), multiply, threads)
-    if gram is not None:
-        parts.append(gram)
-    total, *others = parts
-    for part in others:
-        total += part
-    return total, means, variances
+    gram = np.zeros((n_rows, n_rows), order="F") if gram is None else gram
+    for columns in _column_blocks(rows):
+        # NaN and infinity in floating-point data are found by the means, which are not finite then.
+        parts = [data.read_columns(columns, check=data.dtype.kind != "f") for data in rows.parts]
+        block = np.concatenate(parts, dtype=np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            means[:, columns] = rows.means_of(block)
+        if not np.isfinite(means[:, columns]).all():
+            for data in rows.parts:
+                data.read_columns(columns)  # raises an error that names the value
+        block = rows.centred(block, means[:, columns])
+        for i, part in enumerate(rows.split(block)):
+            variances[i, columns] = np.einsum("ij,ij->j", part, part) / totals[i]
+        add_products(block.T, gram)
+    return gram, means, variances
 
 
 def _sparse_products(rows: StackedRows) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -240,21 +214,6 @@ def _sparse_products(rows: StackedRows) -> tuple[FloatArray, FloatArray, FloatAr
     return gram, means, variances
 
 
-def _share_out(
-    blocks: list[slice], work: Callable[[Sequence[slice]], Result], threads: bool
-) -> list[Result]:
-    """Apply `work` to all blocks, or divide the blocks among several threads.
-
-    The division does not depend on timing, so results are reproducible.
-    """
-    if not threads or len(blocks) == 1:
-        return [work(blocks)]
-    with worker_threads() as (pool, n_threads):
-        if pool is None:
-            return [work(blocks)]
-        return list(pool.map(work, [blocks[i::n_threads] for i in range(n_threads)]))
-
-
 def _column_blocks(rows: StackedRows) -> list[slice]:
     """Return blocks of columns; they are larger if each block costs a pass over the rows."""
     elements = min(_BLOCK_ELEMENTS, *(part.elements for part in rows.parts))
@@ -262,16 +221,3 @@ def _column_blocks(rows: StackedRows) -> list[slice]:
         elements = _PASS_ELEMENTS
     step = max(_LEAST_COLUMNS, elements // int(rows.ends[-1]))
     return [slice(i, min(i + step, rows.n_features)) for i in range(0, rows.n_features, step)]
-
-
-def _dense_blocks(rows: StackedRows, blocks: Sequence[slice]) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield these columns of the stacked rows, dense; each block is overwritten by the next."""
-    n_rows = int(rows.ends[-1])
-    buffer = np.empty(n_rows * max((b.stop - b.start for b in blocks), default=0))
-    for columns in blocks:
-        block = buffer[: n_rows * (columns.stop - columns.start)].reshape(n_rows, -1)
-        for data, part in zip(rows.parts, rows.split(block), strict=True):
-            # NaN or infinity in floating-point data is found later, because the means are not
-            # finite.
-            part[:] = data.read_columns(columns, check=data.dtype.kind != "f")
-        yield columns, block

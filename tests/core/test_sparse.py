@@ -14,7 +14,13 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from contrast_core import CPCA, SecondMoments
-from contrast_core.moments import _kernels, _sparse, _sparse_products, _sparse_within, span_moments
+from contrast_core.moments import (
+    _kernels,
+    _sparse,
+    _sparse_within,
+    product_moments,
+    span_moments,
+)
 from contrast_core.rows import rows_of
 
 
@@ -197,49 +203,16 @@ def test_wide_sparse_moments_are_those_of_dense_rows(full: float) -> None:
 
 
 @pytest.mark.parametrize("n_threads", [0, 1, 2, 5])
-@pytest.mark.parametrize("width", [1, 7, 8, 9, 17])
 @pytest.mark.parametrize(("index", "values"), [(np.int32, np.float32), (np.int64, np.float64)])
-@pytest.mark.parametrize("compiled", [False, True])
-def test_products_of_centred_rows(
-    monkeypatch: pytest.MonkeyPatch,
-    compiled: bool,
-    index: Any,
-    values: Any,
-    width: int,
-    n_threads: int,
-) -> None:
-    use_numba(compiled, monkeypatch)
+def test_products_of_centred_rows(index: Any, values: Any, n_threads: int) -> None:
     # Three rows are empty.
     rows = sp.vstack([counts(40, 300), sp.csr_array((3, 300))], format="csr")
     rows.indices, rows.indptr = rows.indices.astype(index), rows.indptr.astype(index)
     rows.data = rows.data.astype(values)
     rows.data.flags.writeable = False
-    rows = _sparse_products.multipliable(rows)
-    columns = np.random.default_rng(0).normal(size=(rows.shape[1], width))
-    dense = rows.toarray().astype(np.float64)
-    mean = dense.mean(axis=0)
-    wanted = (dense - mean).T @ ((dense - mean) @ columns)
+    columns = np.random.default_rng(0).normal(size=(rows.shape[1], 7))
+    wanted = covariance(rows) @ columns
+    [moments] = product_moments([rows_of(rows)])
     with ThreadPoolExecutor(max(n_threads, 1)) as pool:
-        shared = (pool if n_threads else None, n_threads)
-        for _ in range(2):
-            found = _sparse_products.gram_product(rows, 1.0, mean, columns, *shared)
-            np.testing.assert_allclose(found, wanted, atol=1e-12 * np.abs(wanted).max())
-    scores = _sparse_products.sparse_scores(rows, columns)
-    np.testing.assert_allclose(scores, dense @ columns, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", [bool, np.int16, np.float32, np.float64])
-@pytest.mark.parametrize("ordered", ["C", "F"])
-def test_scores_of_sparse_rows_of_any_kind(
-    monkeypatch: pytest.MonkeyPatch, kind: Any, ordered: Any
-) -> None:
-    use_numba(True, monkeypatch)
-    rows = counts(40, 300).astype(kind)
-    twice = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)
-    twice.indices = np.where(np.arange(twice.nnz) % 7 == 0, twice.indices[0], twice.indices)
-    twice.has_canonical_format = False  # now the entries are unsorted and have duplicates
-    columns = np.asarray(np.random.default_rng(0).normal(size=(300, 3)), order=ordered)
-    for each in (rows, twice, rows[:0]):
-        found = _sparse_products.sparse_scores(each, columns)
-        np.testing.assert_allclose(found, each.astype(float) @ columns, atol=1e-12)
-        assert found.dtype == np.float64
+        found = moments.apply(columns, (pool if n_threads else None, n_threads))
+    np.testing.assert_allclose(found, wanted, atol=1e-12 * np.abs(wanted).max())
