@@ -14,7 +14,6 @@ from contrast_core.linalg import (
     Eigenpairs,
     NotConvergedError,
     SearchSpace,
-    fix_signs,
     leading_eigenpairs,
     search_components,
 )
@@ -131,9 +130,9 @@ def _eigenpairs_by_products(
             f"the search took {plan.max_products} products without finding the eigenpairs that "
             "are kept, because the next eigenvalues are close to them."
         )
-    values, vectors = result.pairs.values[:-1], result.pairs.vectors.T
-    _check_rank(least, numerical_rank(values), f"{option}={least}", moments)
-    return Eigenpairs(values, fix_signs(np.ascontiguousarray(vectors)))
+    pairs = result.pairs.eigenpairs()
+    _check_rank(least, numerical_rank(pairs.values), f"{option}={least}", moments)
+    return pairs
 
 
 def _check_truncation(truncation: object, n_components: int, n_features: int) -> None:

@@ -9,7 +9,6 @@ from contrast_core.linalg._components import (
     search_components,
 )
 from contrast_core.linalg._eigen import (
-    Eigenpairs,
     leading_eigenpairs,
     solve_contrast,
     variances_along,
@@ -27,6 +26,7 @@ from contrast_core.linalg._pooled_ratio import (
     pooled_eigenvalues,
     pooled_ratios,
 )
+from contrast_core.linalg._proof import Eigenpairs
 from contrast_core.linalg._search import NotConvergedError, SearchSpace, squares_fit
 from contrast_core.linalg._sparse_components import sparse_components
 from contrast_core.linalg._threads import blas_threads, worker_threads

@@ -59,15 +59,12 @@ class Components(NamedTuple):
         The contrast; if it was searched for, a lower bound of it.
     pairs : RitzPairs or None
         The eigenpairs; None if they have not converged or are not proved.
-    variances : ndarray of shape (1 or 2, k)
-        Variances of each matrix along the eigenvectors.
     block : ndarray of shape (D, b)
         Columns near the eigenvectors, from which a search for similar matrices can start.
     """
 
     alpha: float
     pairs: RitzPairs | None
-    variances: FloatArray
     block: FloatArray
 
 
@@ -129,7 +126,7 @@ def proved_trace_ratio(
         Largest number of columns that may be multiplied.
     """
     diagonals = x.diagonal(), y.diagonal()
-    nothing = Components(0.0, None, np.empty((2, 0)), np.empty((len(x), 0)))
+    nothing = Components(0.0, None, np.empty((len(x), 0)))
     if k + 1 + EXTRA >= len(x) or not all(squares_fit(float(part.max())) for part in diagonals):
         return nothing
     pencil = Pencil(x, y)
@@ -143,7 +140,7 @@ def proved_trace_ratio(
     result = _searched(space, k, stages, budget, ridge)
     if result.pairs is not None:
         norm, alpha = space.norm(result.alpha), result.alpha
-        beta, _ = bound_by_inertia(lambda: alpha * y - x, result.pairs, norm)
+        beta = bound_by_inertia(lambda: alpha * y - x, result.pairs, norm)
         if not is_proved(result.pairs, beta, norm):
             result = result._replace(pairs=None)
     return result
@@ -228,10 +225,8 @@ def _searched(
             break
         if not space.trace_ratio(count(), ridge, alpha) > alpha * (1 + 1e-12):
             break
-    n_found = pairs.vectors.shape[1]
-    variances = space.variances(alpha, n_found)
-    block = space.leading(alpha, n_found + EXTRA)
-    return Components(alpha, pairs if converged else None, variances, block)
+    block = space.leading(alpha, pairs.vectors.shape[1] + EXTRA)
+    return Components(alpha, pairs if converged else None, block)
 
 
 def _two(diagonals: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:

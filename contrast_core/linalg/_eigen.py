@@ -11,7 +11,6 @@ background.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -19,18 +18,8 @@ import scipy.linalg
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._bases import fix_signs
 from contrast_core.linalg._lapack import largest_eigenpairs
+from contrast_core.linalg._proof import Eigenpairs
 from contrast_core.linalg._proved import proved_eigenpairs
-
-
-class Eigenpairs(NamedTuple):
-    """Eigenvalues in descending order (k,) and eigenvectors as rows (k, D).
-
-    The rows are orthonormal. For a generalised problem ``A v = lambda B v``, they are
-    B-orthonormal.
-    """
-
-    values: FloatArray
-    components: FloatArray
 
 
 def leading_eigenpairs(
@@ -53,8 +42,7 @@ def solve_matrix(
     if budget is not None:
         pairs = proved_eigenpairs(matrix, k, budget)
         if pairs is not None:
-            components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
-            return Eigenpairs(pairs.values[:k], components), "eigsh"
+            return pairs.eigenpairs(), "eigsh"
     given = matrix.T  # usually Fortran-ordered, as LAPACK needs it to work in place
     if not overwrite or not given.flags.f_contiguous:
         given = np.array(matrix, order="F")

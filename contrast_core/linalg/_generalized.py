@@ -18,7 +18,8 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._bases import fix_signs
-from contrast_core.linalg._eigen import Eigenpairs, leading_eigenpairs
+from contrast_core.linalg._eigen import leading_eigenpairs
+from contrast_core.linalg._proof import Eigenpairs
 from contrast_core.linalg._proved import proved_eigenpairs
 
 

@@ -18,16 +18,15 @@ If neither bound suffices for a contrast, LAPACK solves it again: no unproved re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._bases import fix_signs
-from contrast_core.linalg._eigen import Eigenpairs, solve_contrast
+from contrast_core.linalg._eigen import solve_contrast
 from contrast_core.linalg._precondition import Pencil, unconditioned
 from contrast_core.linalg._proof import (
+    Eigenpairs,
     RitzPairs,
     allowed_sine,
     bound_by_inertia,
@@ -82,7 +81,7 @@ def contrastive_path(
         path = _ProvedPath(foreground, background, alphas[finite], k, budget)
         proved = {int(finite[i]): pairs for i, pairs in path.proved.items()}
     return [
-        (Eigenpairs(proved[i].values[:k], fix_signs(proved[i].vectors.T)), "search")
+        (proved[i].eigenpairs(), "search")
         if i in proved
         else solve_contrast(foreground, background, alpha, k)
         for i, alpha in enumerate(alphas.tolist())
@@ -104,14 +103,10 @@ class _ProvedPath:
         self.norms = spectral_norm(foreground), spectral_norm(background)
         self.pairs = self._candidates(alphas, budget)
         self.alphas = alphas[: len(self.pairs)]
-        # Upper bounds of the (k+1)-th eigenvalue: `hoped` is the bound that inertia may give, and
-        # `beta` is the bound that is proved.
-        self.hoped = np.array([pairs.hoped for pairs in self.pairs])
-        self.beta = np.full(len(self.alphas), np.inf)
-        self.tried = np.zeros(len(self.alphas), dtype=bool)
-        self.n_factorisations = 0
+        self.beta = np.full(len(self.pairs), np.inf)  # upper bounds of the (k+1)-th eigenvalues
+        self.tried = np.zeros(len(self.pairs), dtype=bool)  # whether inertia was tried
         if self.pairs:
-            self._prove()
+            self._prove(0, len(self.pairs) - 1)
         self.proved = {i: p for i, p in enumerate(self.pairs) if self._is_proved(i, self.beta[i])}
 
     def _candidates(self, alphas: FloatArray, budget: float) -> list[RitzPairs]:
@@ -151,39 +146,28 @@ class _ProvedPath:
     def _is_proved(self, i: int, beta: float) -> bool:
         return is_proved(self.pairs[i], beta, self._norm(float(self.alphas[i])))
 
-    def _prove(self) -> None:
-        """Bound by inertia at as few contrasts as possible, and by the chord between them."""
-        low, last = 0, len(self.alphas) - 1
-        self._bound_by_inertia(low)
-        while low < last:
-            high = low + 1
-            if np.isfinite(self.beta[low]):
-                while high < last and self._reaches(low, high + 1):
-                    high += 1
-            self._bound_by_inertia(high)
-            while high > low + 1 and not self._reaches(low, high):
-                high -= 1
-                self._bound_by_inertia(high)
-            for i, bound in self._chord(low, high, self.beta[high]):
-                self.beta[i] = min(self.beta[i], bound)
-            low = high
+    def _prove(self, low: int, high: int) -> None:
+        """Bound the next eigenvalue at two contrasts by inertia, and by the chord in between.
 
-    def _reaches(self, low: int, high: int) -> bool:
-        """Return whether the chord will prove all provable contrasts between `low` and `high`."""
-        return all(
-            self._is_proved(i, bound)
-            for i, bound in self._chord(low, high, self.hoped[high])
-            if self._is_proved(i, self.hoped[i])
-        )
-
-    def _chord(self, low: int, high: int, beta: float) -> Iterator[tuple[int, float]]:
-        """Yield upper bounds of the (k+1)-th eigenvalue at the contrasts between two others."""
-        sums = self._upper_sum(low, self.beta[low]), self._upper_sum(high, beta)
+        If the chord does not prove a contrast that inertia may prove, the interval is halved.
+        """
+        for end in (low, high):
+            self._bound_by_inertia(end)
+        sums = self._upper_sum(low), self._upper_sum(high)
         span = self.alphas[high] - self.alphas[low]
+        unproved = False
         for i in range(low + 1, high):
             weight = (self.alphas[i] - self.alphas[low]) / span
             chord = (1 - weight) * sums[0] + weight * sums[1]
-            yield i, chord - self.pairs[i].values[:-1].sum()
+            self.beta[i] = min(self.beta[i], chord - self.pairs[i].values[:-1].sum())
+            proved, provable = (
+                self._is_proved(i, beta) for beta in (self.beta[i], self.pairs[i].hoped)
+            )
+            unproved |= provable and not proved
+        if unproved:
+            middle = (low + high) // 2
+            self._prove(low, middle)
+            self._prove(middle, high)
 
     def _bound_by_inertia(self, i: int) -> None:
         if self.tried[i]:
@@ -196,12 +180,10 @@ class _ProvedPath:
             matrix -= self.foreground
             return matrix
 
-        self.beta[i], n_factors = bound_by_inertia(negated, self.pairs[i], self._norm(alpha))
-        self.n_factorisations += n_factors
-        self.hoped[i] = self.beta[i]
+        self.beta[i] = bound_by_inertia(negated, self.pairs[i], self._norm(alpha))
 
-    def _upper_sum(self, i: int, beta: float) -> float:
+    def _upper_sum(self, i: int) -> float:
         """Return an upper bound of the sum of the k + 1 largest eigenvalues."""
         pairs = self.pairs[i]
         rounding = self.k * (pairs.residual + _EPS * self._norm(float(self.alphas[i])))
-        return float(pairs.values[:-1].sum() + rounding + beta)
+        return float(pairs.values[:-1].sum() + rounding + self.beta[i])

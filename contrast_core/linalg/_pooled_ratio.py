@@ -15,8 +15,8 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._bases import fix_signs
-from contrast_core.linalg._eigen import Eigenpairs
 from contrast_core.linalg._generalized import RidgeWeights, leading_ratio, ridged_background
+from contrast_core.linalg._proof import Eigenpairs
 
 
 def pooled_ratios(

@@ -19,9 +19,21 @@ from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf
 
 from contrast_core._validation import FloatArray
+from contrast_core.linalg._bases import fix_signs
 
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 AIMS = (0.1, 0.5)  # bounds to try: distances from the (k+1)-th Ritz value, as shares of the gap
+
+
+class Eigenpairs(NamedTuple):
+    """Eigenvalues in descending order (k,) and eigenvectors as rows (k, D).
+
+    The rows are orthonormal. For a generalised problem ``A v = lambda B v``, they are
+    B-orthonormal.
+    """
+
+    values: FloatArray
+    components: FloatArray
 
 
 class RitzPairs(NamedTuple):
@@ -49,6 +61,11 @@ class RitzPairs(NamedTuple):
         margins = self.values[:-1] - beta
         return float(np.linalg.norm(self.residuals / margins)) if margins[-1] > 0 else float("inf")
 
+    def eigenpairs(self) -> Eigenpairs:
+        """Return the wanted pairs, with the vectors as rows of fixed signs."""
+        rows = np.ascontiguousarray(self.vectors.T)
+        return Eigenpairs(self.values[: len(rows)], fix_signs(rows))
+
     @property
     def gap(self) -> float:
         """Distance from the last wanted Ritz value to the next one."""
@@ -71,12 +88,8 @@ def is_proved(pairs: RitzPairs, beta: float, norm: float) -> bool:
     return margin > 0 and pairs.sine(beta) <= allowed_sine(norm, margin)
 
 
-def bound_by_inertia(
-    negated: Callable[[], FloatArray], pairs: RitzPairs, norm: float
-) -> tuple[float, int]:
-    """Return an upper bound of the (k+1)-th eigenvalue (inf if none is found), and its cost.
-
-    The cost is the number of Cholesky factorisations.
+def bound_by_inertia(negated: Callable[[], FloatArray], pairs: RitzPairs, norm: float) -> float:
+    """Return an upper bound of the (k+1)-th eigenvalue; inf if none is found.
 
     Parameters
     ----------
@@ -87,20 +100,18 @@ def bound_by_inertia(
     norm : float
         Estimate of the spectral norm of C.
     """
-    n_factors = 0
     for share in AIMS if pairs.gap > 0 else ():
         shift = float(pairs.values[-1] + share * pairs.gap)
         matrix = negated()
         matrix.flat[:: len(matrix) + 1] += shift
         raised = pairs.vectors * np.sqrt(pairs.values[:-1] - shift + pairs.gap)
         lower = dsyrk(1.0, raised, beta=1.0, c=matrix.T, overwrite_c=1, lower=1)
-        n_factors += 1
         _, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
         if not failed:
             # The computed factor is the exact factor of a matrix within this distance (Higham 2002,
             # Thm 10.3).
-            return shift + len(matrix) * _EPS * (norm + abs(shift)), n_factors
-    return float("inf"), n_factors
+            return shift + len(matrix) * _EPS * (norm + abs(shift))
+    return float("inf")
 
 
 def spectral_norm(matrix: FloatArray) -> float:

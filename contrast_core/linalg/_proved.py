@@ -67,5 +67,5 @@ def proved_eigenpairs(
     residuals = np.linalg.norm(matrix @ leading - leading * values[:k], axis=0)
     pairs = RitzPairs(values, leading, residuals)
     norm = spectral_norm(matrix)
-    beta, _ = bound_by_inertia(lambda: -matrix, pairs, norm)
+    beta = bound_by_inertia(lambda: -matrix, pairs, norm)
     return pairs if is_proved(pairs, beta, norm) else None

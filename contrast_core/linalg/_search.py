@@ -153,12 +153,6 @@ class SearchSpace:
         _, vectors = largest_eigenpairs(self.small(alpha), min(count, self.size))
         return np.asarray(self._basis[:, : self.size] @ vectors[:, ::-1])
 
-    def variances(self, alpha: float, k: int) -> FloatArray:
-        """Return the variances of both matrices along the k leading Ritz vectors, (2, k)."""
-        _, vectors = largest_eigenpairs(self.small(alpha), k)
-        parts = (part[: self.size, : self.size] @ vectors for part in self._small)
-        return np.stack([np.einsum("sk,sk->k", vectors, part)[::-1] for part in parts])
-
     def restrict(self, alphas: FloatArray, count: int) -> None:
         """Keep only the span of the `count` leading Ritz vectors at each of some contrasts."""
         s, count = self.size, min(count, self.size)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
-from functools import cache, partial, reduce
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -40,7 +40,7 @@ from contrast_core.moments._grouped import (
     spread_over,
 )
 from contrast_core.moments._moments import Form, Moments
-from contrast_core.rows import DEVICE_BLOCKS, Rows, pieces, reduce_rows, rows_of
+from contrast_core.rows import DEVICE_BLOCKS, Rows, read_together, reduce_rows, rows_of
 
 if TYPE_CHECKING:
     from contrast_core.rows import DaskRows
@@ -266,13 +266,12 @@ class SecondMoments(Moments):
         precision: Precision = "double",
         device: object = None,
     ) -> list[SecondMoments]:
-        """Return the moments of selections of rows; one dataset is read in one pass.
+        """Return the moments of selections of rows; disjoint ones are read in one pass.
 
         Parameters
         ----------
         parts : sequence of contrast_core.rows.Rows
-            Selections such as ``whole.take(...)``. Rows that belong to several selections are read
-            only once.
+            Selections such as ``whole.take(...)``. Selections that overlap are read one by one.
         precision, device
             As for `from_data`.
 
@@ -285,18 +284,11 @@ class SecondMoments(Moments):
         ValueError
             As for `from_data`.
         """
-        joint = pieces(parts) if len(parts) > 1 and device is None else None
-        if joint is None:
-            return [
-                _moments(_summaries([rows], precision, device)[0], rows.groups, rows.names)
-                for rows in parts
-            ]
-        summaries = _summaries(joint[0], precision, None)
+        passes = [parts] if device is None and read_together(parts) else [[each] for each in parts]
+        summaries = [each for some in passes for each in _summaries(some, precision, device)]
         return [
-            _moments(
-                reduce(Summary.merge, [summaries[i] for i in made_of]), rows.groups, rows.names
-            )
-            for rows, made_of in zip(parts, joint[1], strict=True)
+            _moments(each, rows.groups, rows.names)
+            for each, rows in zip(summaries, parts, strict=True)
         ]
 
     @classmethod
@@ -377,26 +369,22 @@ class SecondMoments(Moments):
         """
         names = names_of_both(self, other, "take SecondMoments.from_data of it first")
         grouped = [moments.within_covariance is not None for moments in (self, other)]
-        if not any(grouped):
-            a, b = (
-                Summary(np.array([m.n_samples]), m.mean[None], m.covariance) for m in (self, other)
-            )
-            return _moments(a.merge(b), None, names)
-        if not all(grouped):
+        if any(grouped) and not all(grouped):
             raise TypeError(
                 "one of the moments is of rows with groups and the other is not; take both with "
                 "groups=, or merge `within` or `between` alone."
             )
-        labels = common_labels(self.groups, other.groups)  # type: ignore[arg-type]
-        a, b = (
-            spread_over(
-                labels,
-                Summary(m.group_weights, m.group_means, m.within_covariance),  # type: ignore[arg-type]
-                m.groups,  # type: ignore[arg-type]
-            )
-            for m in (self, other)
-        )
-        return _moments(a.merge(b), labels, names)
+        labels = None
+        if any(grouped):
+            labels = common_labels(self.groups, other.groups)  # type: ignore[arg-type]
+        return _moments(self._summary(labels).merge(other._summary(labels)), labels, names)
+
+    def _summary(self, labels: NDArray[Any] | None) -> Summary:
+        """Return the summary of rows in groups with these labels, or of rows without groups."""
+        if labels is None:
+            return Summary(np.array([self.n_samples]), self.mean[None], self.covariance)
+        own: Any = self.group_weights, self.group_means, self.within_covariance
+        return spread_over(labels, Summary(*own), self.groups)  # type: ignore[arg-type]
 
 
 def grouped_moments(

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
 from contrast_core.feedback import muted
 from contrast_core.linalg import (
     Eigenpairs,
     NotConvergedError,
-    fix_signs,
     proved_trace_ratio,
     search_components,
     squares_fit,
@@ -27,7 +24,6 @@ from contrast_core.solve._contrast import (
     check_range,
     lifted,
     may_be_null,
-    of_features,
     products_of,
     solve_contrasts,
     solved_by_products,
@@ -87,8 +83,8 @@ def _by_matrices(
     alpha, pairs = proved_trace_ratio(frame.x, frame.y, k, ridge, budget)[:2]
     if pairs is None or may_be_null(pairs.values[:k], frame.scale(alpha), frame.size):
         return alpha, None
-    components = frame.to_outer(fix_signs(np.ascontiguousarray(pairs.vectors.T)))
-    return alpha, lifted(x, y, frame, [(Eigenpairs(pairs.values[:k], components), "search")], k)
+    values, components = pairs.eigenpairs()
+    return alpha, lifted(x, y, [(Eigenpairs(values, frame.to_outer(components)), "search")])
 
 
 def _by_products(
@@ -100,13 +96,11 @@ def _by_products(
         return 0.0, None
     with threads_for(x, y) as threads:
         multiply = partial(products_of, (x, y), varies, threads)
-        alpha, pairs, variances, _block = search_components(
+        alpha, pairs, _block = search_components(
             *(multiply, diagonals, k, plan.max_products), ridge=ridge, random_state=random_state
         )
     if pairs is not None:
-        components = fix_signs(np.ascontiguousarray(pairs.vectors.T))
-        solved = solved_by_products(y, varies, alpha, Eigenpairs(pairs.values[:k], components))
-        return alpha, of_features([solved], *variances[:, None])
+        return alpha, lifted(x, y, [solved_by_products(y, varies, alpha, pairs.eigenpairs())])
     if plan.fallback is not None:
         raise NotConvergedError(
             f"the search for the contrast of {k} components took more than {plan.max_products} "

@@ -178,7 +178,8 @@ def _by_matrices(x: Moments, y: Moments, alphas: Sequence[float], k: int, plan: 
         doubtful = [i for i in doubtful if i not in solved]
     again = _in_frame(exact, [alphas[i] for i in doubtful], k, plan)
     solved |= dict(zip(doubtful, again, strict=True))
-    return lifted(x, y, exact, [solved[i] for i in range(len(alphas))], k)
+    nulls = exact.null_directions(max(k - exact.size, 0))
+    return lifted(x, y, [solved[i] for i in range(len(alphas))], nulls)
 
 
 def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list[Solved]:
@@ -207,19 +208,24 @@ def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
     return bool(scale > 0 and np.abs(values).min(initial=np.inf) <= 4 * size * _EPS * scale)
 
 
-def lifted(x: Moments, y: Moments, frame: Frame, solved: list[Solved], k: int) -> Solution:
-    """Return the solution in feature space; components without variance come last."""
-    values, coordinates = _stacked(solved)
-    n_varying, n_null = coordinates.shape[1], k - coordinates.shape[1]
+def lifted(
+    x: Moments, y: Moments, solved: list[Solved], nulls: FloatArray | None = None
+) -> Solution:
+    """Return the solution in feature space; `nulls` are components without variance, (n, D)."""
+    values, coordinates = (
+        np.stack([getattr(pairs, name) for pairs, _ in solved]) for name in ("values", "components")
+    )
+    n_varying = coordinates.shape[1]
     flat = coordinates.reshape(len(solved) * n_varying, -1 if coordinates.size else x.size)
     x_along, y_along = (part.along(flat).reshape(len(solved), n_varying) for part in (x, y))
     components = x.lift(coordinates)
     components = fix_signs(components.reshape(-1, x.n_features)).reshape(components.shape)
-    if n_null:
-        nulls = frame.null_directions(n_null)
-        warn_of_null_directions(n_null, k)
+    n_null = 0
+    if nulls is not None and len(nulls):
+        n_null = len(nulls)
+        warn_of_null_directions(n_null, n_varying + n_null)
         components = np.concatenate(
-            [components, np.broadcast_to(nulls, (len(solved), *nulls.shape))], axis=1
+            [components, np.broadcast_to(nulls, (len(solved), n_null, x.n_features))], axis=1
         )
         values, x_along, y_along = (
             np.pad(part, ((0, 0), (0, n_null))) for part in (values, x_along, y_along)
@@ -262,9 +268,7 @@ def _by_products(
                 diagonal = contrast.variances[varies]
                 pairs = _searched(multiply, diagonal, k, plan, random_state, alpha)
             solved.append(solved_by_products(y, varies, alpha, pairs))
-    flat = np.concatenate([pairs.components for pairs, _ in solved])
-    along = [part.along(flat).reshape(len(solved), k) for part in (x, y)]
-    return of_features(solved, *along)
+    return lifted(x, y, solved)
 
 
 def _searched(
@@ -285,7 +289,7 @@ def _searched(
             f"alpha={alpha:.6g}: the search used {budget} products without reaching the "
             f"accuracy: eigenvalues {k} and {k + 1} are close. {_ADVICE}"
         )
-    return Eigenpairs(pairs.values[:k], fix_signs(np.ascontiguousarray(pairs.vectors.T)))
+    return pairs.eigenpairs()
 
 
 def products_of(
@@ -326,23 +330,6 @@ def solved_by_products(
     whole = np.zeros((len(values), len(varies)))
     whole[:, varies] = components
     return Eigenpairs(values, whole), "search"
-
-
-def _stacked(solved: Sequence[Solved]) -> tuple[FloatArray, FloatArray]:
-    """Return the values (A, k) and components (A, k, size) of all contrasts."""
-    values, components = zip(*(pairs for pairs, _ in solved), strict=True)
-    return np.stack(values), np.stack(components)
-
-
-def of_features(
-    solved: Sequence[Solved], foreground_variance: FloatArray, background_variance: FloatArray
-) -> Solution:
-    """Return the solution for components with variance whose coordinates are the features."""
-    values, components = _stacked(solved)
-    solvers = tuple(solver for _, solver in solved)
-    return Solution(
-        *(values, components, components, foreground_variance, background_variance, solvers, 0)
-    )
 
 
 def _check_products(alpha: float, k: int, n_varying: int) -> None:

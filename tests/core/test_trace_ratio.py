@@ -87,9 +87,6 @@ def test_it_is_as_exact_as_newtons_iteration(kind: str, k: int, scale: float) ->
     assert by_products.alpha == pytest.approx(scale * alpha, rel=1e-11)
     assert by_products.pairs is not None
     assert subspace_error(by_products.pairs.vectors.T, vectors) < 1e-7
-    for part, along in zip((scale * x, y), by_products.variances, strict=True):
-        variances = np.einsum("kd,de,ke->k", vectors, part, vectors)
-        np.testing.assert_allclose(along, variances, rtol=1e-6)
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-13, 1e-6])
