@@ -49,7 +49,8 @@ def mice() -> None:
             ax.scatter(*scores[data.labels == label].T, s=8, label=text)
         ax.set(title=f"{name}, alpha = {model.alpha_:.3g}", xlabel="component 1")
     axes[0, 0].set_ylabel("component 2")
-    axes[0, 1].legend()
+    handles, texts = axes[0, 1].get_legend_handles_labels()
+    axes[0, 1].figure.legend(handles, texts, loc="outside lower center", ncols=2)
     _save("mice")
 
 
@@ -75,11 +76,11 @@ def cells() -> None:
             accuracies.append(rule.score(new.obsm["X_cpca"], new.obs["condition"]))
         print(f"   {name:22} {np.mean(accuracies):.2f}   (guessing: 0.50)")
 
-    axes = _panels(2, 2, "cells")
+    axes = _panels(2, 2, "cells", 4.5)
     for row, (name, form) in zip(axes, forms.items(), strict=True):
         cx.tl.cpca(adata, **design, **form, key_added=name)
         for ax, color in zip(row, ["condition", "patient"], strict=True):
-            title = f"{name} within patients: {color}"
+            title = f"{name}: {color}"
             sc.pl.embedding(adata, name, color=color, ax=ax, title=title, size=12, show=False)
             ax.set(xlabel="component 1", ylabel="component 2" if color == "condition" else "")
     _save("cells")
@@ -101,7 +102,7 @@ def mixing() -> None:
     )
     print("   other condition tell:")
     rows = {"PCA": "X_pca", "PCA++": "X_pca_pp"}
-    axes = _panels(2, 2, "mixing")
+    axes = _panels(2, 2, "mixing", 4.5)
     for row, (name, rep) in zip(axes, rows.items(), strict=True):
         mixing_ari, transfer = report.loc[rep, ["mixing_ari", "transfer"]]
         print(f"   {name:22} {mixing_ari:.2f}   {transfer:.2f}")
