@@ -30,10 +30,8 @@ def _routine(library: str, name: str, n_arguments: int) -> Any:
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)(pointer)
 
 
-def add_products(
-    rows: NDArray[Any], products: NDArray[Any], *, weight: float = 1.0, keep: bool = True
-) -> None:
-    """Add ``weight * rows.T @ rows`` to the upper triangle of `products`, in place.
+def add_products(rows: NDArray[Any], products: NDArray[Any]) -> None:
+    """Add ``rows.T @ rows`` to the upper triangle of `products`, in place.
 
     This takes half the work of a general matrix product. NumPy's ``rows.T @ rows`` also takes half
     the work, but fills the other triangle slowly and cannot add to an existing matrix.
@@ -44,10 +42,6 @@ def add_products(
         float32 or float64, C- or Fortran-ordered.
     products : ndarray of shape (D, D)
         The same type as the rows, C- or Fortran-ordered.
-    weight : float, default=1
-        Factor of the products, of any sign.
-    keep : bool, default=True
-        Whether to add to the values in `products`; if False, they are overwritten.
     """
     given = [(a.dtype.type, a.flags.c_contiguous, a.flags.f_contiguous) for a in (rows, products)]
     kind = given[0][0]
@@ -62,16 +56,14 @@ def add_products(
     if products.shape != (n_features, n_features):
         raise ValueError(f"products of {n_features} features do not fit into {products.shape}.")
     if not n or not n_features:
-        if not keep:
-            products[:] = 0
         return
     multiply = _routine("cython_blas", "ssyrk" if kind is np.float32 else "dsyrk", 10)
     by_row = rows.flags.c_contiguous
     # In Fortran's order C-ordered arrays are their transposes.
     triangle = b"L" if products.flags.c_contiguous else b"U"
     sizes = [np.array(i, dtype=np.intc) for i in (n_features, n, n_features if by_row else n)]
-    alpha, beta = np.array(weight, dtype=kind), np.array(keep, dtype=kind)
-    arrays = [sizes[0], sizes[1], alpha, rows, sizes[2], beta, products, sizes[0]]
+    one = np.ones((), dtype=kind)
+    arrays = [sizes[0], sizes[1], one, rows, sizes[2], one, products, sizes[0]]
     multiply(triangle, b"N" if by_row else b"T", *(array.ctypes.data for array in arrays))
 
 

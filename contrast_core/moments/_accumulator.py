@@ -261,8 +261,8 @@ def _dense_summary(
         left = group_sums(centred, weights, codes, n_groups)[1] / each
         if weights is not None:
             centred *= np.sqrt(weights, dtype=dtype)[:, None]
-        products = np.empty((rows.shape[1],) * 2, dtype)
-        add_products(centred, products, keep=False)
+        products = np.zeros((rows.shape[1],) * 2, dtype)
+        add_products(centred, products)
         within, scaled = products.astype(np.float64, copy=False), left * (total / n)[:, None]
         for some in in_cache(within):
             within[some] /= n

@@ -19,7 +19,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import cache
-from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -34,7 +33,6 @@ _WORTH_COMPILING = 2**16  # entries from which compiled code is faster, if numba
 _BLOCK = 2048  # rows of a block; its dense columns and entries stay in the processor's cache
 _CACHED_FEATURES = 1000  # features of a block; their entries stay in the processor's cache
 _MOST_FEATURES = 2**16  # largest number of features that 16-bit indices can address
-_compiling = Lock()
 
 
 def compiled_pays(n_entries: int, worth_starting: int = 2**24) -> bool:
@@ -62,31 +60,11 @@ def _numba() -> ModuleType | None:
 
 @cache
 def _compiled(loop: Callable[..., Any], contract: bool = False) -> Callable[..., Any]:
-    """Return a function that compiles a loop for each new combination of argument types.
-
-    SLP vectorisation keeps sums in vector registers, which makes products twice as fast. It is off
-    by default, so numba's configuration is changed while it compiles. `contract` allows fused
-    multiply-adds.
-    """
+    """Return a compiled loop; `contract` allows fused multiply-adds."""
     numba: Any = _numba()
-    compiled = numba.njit(cache=True, nogil=True, fastmath={"contract"} if contract else False)(
-        loop
-    )
-    known: set[Any] = set()
-
-    def call(*arguments: Any) -> Any:
-        types = tuple(map(numba.typeof, arguments))
-        if types not in known:
-            with _compiling:
-                before, numba.config.SLP_VECTORIZE = numba.config.SLP_VECTORIZE, 1
-                try:
-                    compiled.compile(types)
-                finally:
-                    numba.config.SLP_VECTORIZE = before
-            known.add(types)
-        return compiled(*arguments)
-
-    return call
+    fast = {"contract"} if contract else False
+    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, fastmath=fast)(loop)
+    return compiled
 
 
 def add_row_products(rows: Any, by_feature: Any, gram: FloatArray, first: int, last: int) -> None:

@@ -33,7 +33,7 @@ from contrast_core.moments._given import check_chunks, names_of_both
 from contrast_core.moments._moments import Form, Moments
 from contrast_core.moments._products import ProductMoments, Term, product_moments
 from contrast_core.moments._second_moments import SecondMoments
-from contrast_core.moments._span import SpanMoments, covariance_of, span_moments
+from contrast_core.moments._span import SpanMoments, span_moments
 from contrast_core.moments._weighted_sum import weighted_sum
 from contrast_core.rows import Rows, rows_of
 
@@ -346,7 +346,8 @@ def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = Tr
     # x = u + d in any coordinates
     space = in_span[0].space
     coordinates = space.factor.coordinates()
-    covariance = covariance_of(coordinates[:n] + coordinates[n:], n)
+    first_view = coordinates[:n] + coordinates[n:]
+    covariance = first_view.T @ first_view / n
     first = SpanMoments(n, views[0].mean, views[0].variance, covariance, space, names)
     return PairMoments(in_span[0], in_span[1], first)
 

@@ -486,11 +486,7 @@ def _summaries(parts: Sequence[Rows], precision: Precision, device: object) -> l
 
 
 def _device_summary(rows: Rows, precision: Precision, device: object) -> Summary:
-    """Summarise rows on a device.
-
-    Rows that can be read again at little cost are checked for NaN and infinity only if a sum is not
-    finite, so that finite data need no extra pass.
-    """
+    """Summarise rows on a device."""
     if rows.place == "dask":
         raise ValueError(
             f"device={device!r} was given for a dask array, whose scheduler decides where it is "
@@ -501,15 +497,9 @@ def _device_summary(rows: Rows, precision: Precision, device: object) -> Summary
             f"device={device!r} was given for rows with weights or groups, which are summed up on "
             "the processor; leave device out."
         )
-    again = rows.in_memory or rows.place == "device"
     accumulator = _on_device(rows, rows.name, precision, device)
-    accumulator.consume(rows, check=not again)
-    try:
-        return not_empty(accumulator.result(), rows.name)
-    except ValueError:
-        if again:
-            rows.check()
-        raise
+    accumulator.consume(rows)
+    return not_empty(accumulator.result(), rows.name)
 
 
 def _on_device(rows: Rows, name: str, precision: Precision, device: object) -> Any:

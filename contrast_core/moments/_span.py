@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import (
     PivotedFactor,
-    add_products,
     fix_signs,
     mirror_upper,
     pivoted_cholesky,
@@ -192,19 +191,11 @@ def span_moments(rows: Sequence[Rows]) -> tuple[SpanMoments, ...]:
         labels: dict[str, Any] = {}
         if part.groups is not None:
             labels = {"groups": part.groups, "group_weights": weights, "group_means": means}
-        covariance = covariance_of(coordinates, n)
+        covariance = coordinates.T @ coordinates / n
         moments.append(
             SpanMoments(n, mean, space.variances[i], covariance, space, part.names, **labels)
         )
     return tuple(moments)
-
-
-def covariance_of(centred: FloatArray, n: float) -> FloatArray:
-    """Return ``centred.T @ centred / n``."""
-    covariance = np.zeros((centred.shape[1],) * 2)
-    add_products(np.ascontiguousarray(centred), covariance, weight=1 / n)
-    mirror_upper(covariance)
-    return covariance
 
 
 def span_of_rows(rows: Sequence[Rows]) -> RowSpace:

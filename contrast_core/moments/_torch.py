@@ -59,15 +59,14 @@ class DeviceAccumulator:
         self.dtype = getattr(self.torch, check_precision(precision).name)
         self._elements, self._panel, self._count = elements, panel, 0
 
-    def consume(self, rows: Rows, *, check: bool = True) -> None:
-        """Add rows; with `check`, raise ValueError on NaN or infinity."""
+    def consume(self, rows: Rows) -> None:
+        """Add rows; raise ValueError on NaN or infinity."""
         blocks: Iterator[Any]
         if rows.device == self.device:
-            if check:
-                rows.check()
+            rows.check()
             blocks = cast("TensorRows", rows).tensors()
         else:
-            host = rows.blocks(elements=self._elements, dense=True, check=check)
+            host = rows.blocks(elements=self._elements, dense=True)
             blocks = map(self._copied, host)
         single = self.dtype == self.torch.float32
         with _ieee_products() if single else nullcontext():

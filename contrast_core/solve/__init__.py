@@ -28,7 +28,6 @@ from contrast_core.solve._plan import (
     Solver,
     Task,
     make_plan,
-    plan_pairs,
 )
 from contrast_core.solve._positive_part import n_positive, positive_part
 from contrast_core.solve._ratio import contrast_index, solve_ratios
@@ -56,7 +55,6 @@ __all__ = [
     "make_plan",
     "n_positive",
     "plan_for",
-    "plan_pairs",
     "positive_pairs",
     "positive_part",
     "solve_contrasts",

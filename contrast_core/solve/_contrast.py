@@ -119,33 +119,29 @@ def solve_contrasts(
     NotConvergedError
         If only products are available, and the iteration does not converge.
     """
-    check_range(x, "X")
-    check_range(y, "the background")
     check_products(x, y, max((alpha for alpha in alphas if math.isfinite(alpha)), default=0.0))
     if x.form == "products":
         return _by_products(x, y, alphas, k, plan, random_state)
     return _by_matrices(x, y, alphas, k, plan)
 
 
-def check_range(moments: Moments, name: str, factor: float = 1.0) -> None:
-    """Raise ValueError if variances, multiplied by `factor`, leave the range of float64."""
+def check_range(moments: Moments, name: str) -> None:
+    """Raise ValueError if the variances leave the range of float64."""
     # If the squares of the data underflow, the variances are zero but the mean is not.
     if not moments.variances.any() and 0 < np.abs(moments.mean).max() < _SMALLEST**0.5:
         raise _out_of_range(0.0, name)
-    largest = _LARGEST / factor / max(moments.n_features, 1)
-    check_variances(moments.variances, name, _SMALLEST, largest)
+    check_variances(moments.variances, name, _SMALLEST, _LARGEST / max(moments.n_features, 1))
 
 
 def check_products(x: Moments, y: Moments, alpha: float) -> None:
     """Raise ValueError if alpha times the variances leaves the range of float64."""
-    try:
-        check_range(x, "X", 1 + alpha)
-        check_range(y, "the background", 1 + alpha)
-    except ValueError:
-        raise ValueError(
-            f"alpha={alpha:.3g} times the variances of these data is beyond what float64 can hold. "
-            "Use a smaller alpha, or alpha=inf for the limit."
-        ) from None
+    for moments, name in ((x, "X"), (y, "the background")):
+        check_range(moments, name)
+        if moments.variances.max(initial=0.0) > _LARGEST / (1 + alpha) / moments.n_features:
+            raise ValueError(
+                f"alpha={alpha:.3g} times the variances of these data is beyond what float64 can "
+                "hold. Use a smaller alpha, or alpha=inf for the limit."
+            )
 
 
 def check_variances(variances: FloatArray, name: str, smallest: float, largest: float) -> None:

@@ -28,7 +28,7 @@ from contrast_core.moments import (
     product_moments,
     span_moments,
 )
-from contrast_core.rows import Rows, load_into_memory, rows_of
+from contrast_core.rows import Rows, load_into_memory
 from contrast_core.solve._contrast import check_range
 from contrast_core.solve._design import Design, background_names, listed_backgrounds
 from contrast_core.solve._plan import NAMES, SOLVERS, Plan, Task, make_plan
@@ -178,9 +178,8 @@ def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[
         raise ValueError(
             f"{len(listed)} backgrounds were given, but one is taken here: put their rows together."
         )
-    parts = (_no_moments(data, name) for data, name in ((X, "X"), (background, "background")))
-    x, y = (rows_of(data, name) for data, name in zip(parts, ("X", "background"), strict=True))
-    x, y = _matching(x, [y])
+    _check_rows(X, [background])
+    x, y = design_rows(X, background, _PLAIN)
     return x, y
 
 
@@ -197,16 +196,9 @@ def design_rows(
     The rows are not read yet. If values may be `missing`, NaN is accepted.
     """
     check_background_is_given(background, optional)
-    if background is None:
-        return _matching(design.foreground(X, missing), [])
-    backgrounds, several = listed_backgrounds(background)
-    return _matching(
-        design.foreground(X, missing), design.backgrounds(backgrounds, several, missing)
-    )
-
-
-def _matching(x: Rows, backgrounds: list[Rows]) -> tuple[Rows, ...]:
-    """Return foreground and backgrounds after checking that they fit together."""
+    x, backgrounds = design.foreground(X, missing), []
+    if background is not None:
+        backgrounds = design.backgrounds(*listed_backgrounds(background), missing)
     for y in backgrounds:
         check_same_features(x.shape[1], x.names, y.shape[1], y.names, background_name=y.name)
         _check_same_place(x, y)
@@ -340,8 +332,7 @@ class LoadedRows(NamedTuple):
 def loaded_rows(X: MatrixLike | Rows, background: Any, design: Design = _PLAIN) -> LoadedRows:
     """Load the rows of foreground and background, with their weights."""
     listed, several = listed_backgrounds(background)
-    for data, name in ((X, "X"), *((each, "background") for each in listed)):
-        _no_moments(data, name)
+    _check_rows(X, listed)
     x, *others = design_rows(X, background, design)
     shares = np.ones(len(others))
     if design.background_mix is not None:
@@ -358,9 +349,10 @@ def loaded_rows(X: MatrixLike | Rows, background: Any, design: Design = _PLAIN) 
     return LoadedRows(x.load(), np.vstack(parts), x.weights, np.concatenate(weights), which)
 
 
-def _no_moments(data: Any, name: str) -> Any:
-    if is_moments(data):
-        raise TypeError(
-            f"{name} is {type(data).__name__}, but rows are needed here; give the data."
-        )
-    return data
+def _check_rows(X: Any, backgrounds: Sequence[Any]) -> None:
+    """Raise TypeError if moments were given instead of rows."""
+    for data, name in ((X, "X"), *((each, "background") for each in backgrounds)):
+        if is_moments(data):
+            raise TypeError(
+                f"{name} is {type(data).__name__}, but rows are needed here; give the data."
+            )

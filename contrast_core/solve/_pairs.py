@@ -17,7 +17,9 @@ from contrast_core._validation import MatrixLike
 from contrast_core.moments import Form, PairMoments, check_pairs, pair_moments
 from contrast_core.rows import rows_of
 from contrast_core.solve._contrast import check_range
-from contrast_core.solve._plan import LIMITS, Limits, Plan, plan_pairs
+from contrast_core.solve._plan import LIMITS, Limits, Plan, Task, make_plan
+
+_IN_FEATURES = make_plan(Task(2, 1, 1))  # matrices of the features
 
 
 class PositivePairs(NamedTuple):
@@ -86,7 +88,7 @@ def positive_pairs(
     def moments(form: Form, *, exchangeable: bool = True) -> PairMoments:
         return _checked(pair_moments(x, p, form, exchangeable=exchangeable))
 
-    plan = plan_pairs(2, 1) if in_features else plan_pairs(2 * n, n_features, limits)
+    plan = _IN_FEATURES if in_features else make_plan(Task(2 * n, n_features, 1), limits)
     total = n if x.weights is None else float(x.weights.sum())
     return PositivePairs(total, n_features, plan, moments)
 
@@ -108,7 +110,7 @@ def _given(
         return X
     if isinstance(X.n_pairs, int) and X.n_pairs < 2:
         raise ValueError(f"X has n_samples={X.n_pairs} pair(s), but a variance needs at least 2.")
-    return PositivePairs(X.n_pairs, X.n_features, plan_pairs(2, 1), lambda *_, **__: _checked(X))
+    return PositivePairs(X.n_pairs, X.n_features, _IN_FEATURES, lambda *_, **__: _checked(X))
 
 
 def _checked(pairs: PairMoments) -> PairMoments:

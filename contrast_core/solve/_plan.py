@@ -185,11 +185,6 @@ def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
     return Plan(form, task.direct, most, reason, limits)
 
 
-def plan_pairs(n_rows: int, n_features: int, limits: Limits = LIMITS) -> Plan:
-    """Return the plan for positive pairs; `n_rows` is the number of rows of both views together."""
-    return make_plan(Task(n_rows, n_features, 1), limits)
-
-
 def _form_of(task: Task, limits: Limits) -> tuple[Form, str]:
     if task.given is not None and (task.products or task.given != "products"):
         return task.given, "its moments are given"

@@ -9,7 +9,7 @@ import pytest
 
 from contrast_core import CPCA
 from contrast_core.datasets import make_four_groups
-from contrast_core.solve import LIMITS, Task, make_plan, plan_pairs
+from contrast_core.solve import LIMITS, Task, make_plan
 
 DENSE, SPAN, PRODUCTS = "dense", "span", "products"
 SIZES = [10, 60, 500, 700, 1000, 2000, 3000, 3001, 5000, 10_000, 10_001, 50_000]
@@ -56,6 +56,12 @@ FORMS: list[tuple[Task, str, str | None]] = [
     (sparse(Task(15_000, 6000, 10), 10), PRODUCTS, DENSE),
     # The automatic contrast of few rows is near noise, so the search needs many columns.
     (sparse(Task(3750, 2000, 2, automatic=True), 160), DENSE, None),
+    # Positive pairs are a task of one component, whatever number is asked for.
+    (Task(80, 80, 1), DENSE, None),
+    (Task(9000, 3000, 1), DENSE, None),
+    (Task(9000, 3001, 1), PRODUCTS, DENSE),
+    (Task(3001, 40_000, 1), PRODUCTS, SPAN),
+    (Task(10_001, 11_000, 1), PRODUCTS, None),
     # The form that the caller asks for, or that the moments already have.
     (Task(60, 90, 2, form="span"), SPAN, None),
     (Task(60, 90, 2, form="products"), PRODUCTS, None),
@@ -70,24 +76,6 @@ def test_the_form_follows_from_the_numbers(task: Task, form: str, fallback: str 
     assert plan.form == form, plan.reason
     assert plan.fallback == fallback
     assert len(plan.reason) > 10
-
-
-@pytest.mark.parametrize(
-    "n_rows, n_features, form, fallback",
-    [
-        (80, 80, DENSE, None),
-        (80, 81, SPAN, None),
-        (9000, 3000, DENSE, None),
-        (9000, 3001, PRODUCTS, DENSE),
-        (3001, 40_000, PRODUCTS, SPAN),
-        (10_001, 11_000, PRODUCTS, None),
-    ],
-)
-def test_the_form_of_pairs_follows_from_the_numbers(
-    n_rows: int, n_features: int, form: str, fallback: str | None
-) -> None:
-    plan = plan_pairs(n_rows, n_features)
-    assert (plan.form, plan.fallback) == (form, fallback), plan.reason
 
 
 @pytest.mark.parametrize("entries", [None, 5, 300])

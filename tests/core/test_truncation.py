@@ -18,9 +18,9 @@ from contrast_core.contrast import (
     truncated_eigenpairs,
 )
 from contrast_core.contrast._noise_bulk import marchenko_pastur_median
-from contrast_core.solve import plan_pairs
+from contrast_core.solve import Task, make_plan
 
-PLAN = plan_pairs(400, 100)
+PLAN = make_plan(Task(400, 100, 1))
 
 
 def sample(n: int, d: int, spikes: Any = (), *, sd: float = 1.0, seed: int = 0) -> SecondMoments:
