@@ -30,14 +30,10 @@ from contrast_core.probabilistic._clvm_checks import (
     check_tails,
     check_torch,
 )
-from contrast_core.probabilistic._clvm_likelihood import (
-    Likelihood,
-    MomentLikelihood,
-    RowLikelihood,
-    Search,
-)
+from contrast_core.probabilistic._clvm_likelihood import Likelihood, Search
+from contrast_core.probabilistic._clvm_moments import MomentLikelihood
 from contrast_core.probabilistic._clvm_priors import PriorSettings
-from contrast_core.probabilistic._clvm_rows import observed_rows
+from contrast_core.probabilistic._clvm_rows import RowLikelihood, observed_rows
 from contrast_core.probabilistic._clvm_selection import Sparsity, fit_selected
 from contrast_core.probabilistic._clvm_start import modelled, starting_point
 from contrast_core.probabilistic._latent_model import LatentModel, any_missing

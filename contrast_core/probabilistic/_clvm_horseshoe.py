@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincc, gammainccinv
 
 from contrast_core._validation import FloatArray
-from contrast_core.probabilistic._clvm_em import DatasetSummary, Problem
 from contrast_core.probabilistic._clvm_priors import PriorSettings
 from contrast_core.probabilistic._row_posterior import Model
+
+if TYPE_CHECKING:
+    from contrast_core.probabilistic._clvm_moments import MomentLikelihood
 
 _STEPS = 500  # largest number of updates; below a hundred in practice
 _SETTLED = 1e-3  # change of the log precisions at which the updates end
@@ -73,7 +75,9 @@ class _LoadingsPosterior(NamedTuple):
     spread: FloatArray
 
 
-def shrunk_probability(problem: Problem, dense: Model, priors: PriorSettings) -> FloatArray:
+def shrunk_probability(
+    likelihood: MomentLikelihood, dense: Model, priors: PriorSettings
+) -> FloatArray:
     r"""Return the probability that the horseshoe prior shrinks salient loadings away, (size,).
 
     .. math:: w_i \sim N(0, \rho_i^2 \tau^2 I), \qquad \rho_i \sim C^+(0, 1), \quad
@@ -88,7 +92,7 @@ def shrunk_probability(problem: Problem, dense: Model, priors: PriorSettings) ->
 
     Parameters
     ----------
-    problem, dense
+    likelihood, dense
         The likelihood, and its maximum without the prior.
     priors : PriorSettings
 
@@ -100,28 +104,20 @@ def shrunk_probability(problem: Problem, dense: Model, priors: PriorSettings) ->
     2011.
     """
     varies = np.asarray(dense.loadings.any(axis=1))  # constant features have no scale
-    scales, noise = posterior_scales(problem, dense, varies, priors.horseshoe_scale)
-    shrunk = np.ones(len(varies))
-    shrunk[varies] = scales.below(least_scale(priors, noise, problem.x.weight * problem.n_rows))
-    return shrunk
-
-
-def posterior_scales(
-    problem: Problem, dense: Model, varies: NDArray[np.bool_], scale: float = 1.0
-) -> tuple[Scales, float]:
-    """Return the posterior of the scales of the features that vary, and the noise variance."""
-    size, n_latent = int(varies.sum()), dense.loadings.shape[1]
-    t = n_latent - problem.n_shared
+    t, size = likelihood.search.n_salient, int(varies.sum())
     scales = Scales(1.0, np.ones(size), 1.0, 1.0)
     found = _LoadingsPosterior(dense, np.zeros((size, t, t)))
     for _ in range(_STEPS):
         before = scales.precision
-        squares = (found.model.loadings[varies, problem.n_shared :] ** 2).sum(axis=1)
-        scales = scales.updated(squares + np.trace(found.spread, axis1=1, axis2=2), t, scale)
+        squares = (found.model.loadings[varies, likelihood.n_shared :] ** 2).sum(axis=1)
+        squares += np.trace(found.spread, axis1=1, axis2=2)
+        scales = scales.updated(squares, t, priors.horseshoe_scale)
         if np.abs(np.log(scales.precision / before)).max() <= _SETTLED:
             break
-        found = _updated(found, problem, varies, scales.precision)
-    return scales, found.model.noise
+        found = _updated(found, likelihood, varies, scales.precision)
+    shrunk, n_foreground = np.ones(len(varies)), likelihood.x.n_samples
+    shrunk[varies] = scales.below(least_scale(priors, found.model.noise, n_foreground))
+    return shrunk
 
 
 def least_scale(priors: PriorSettings, noise: float, n_rows: float) -> float:
@@ -135,37 +131,20 @@ def least_scale(priors: PriorSettings, noise: float, n_rows: float) -> float:
 
 
 def _updated(
-    found: _LoadingsPosterior, problem: Problem, varies: NDArray[np.bool_], precision: FloatArray
+    found: _LoadingsPosterior,
+    likelihood: MomentLikelihood,
+    varies: NDArray[np.bool_],
+    precision: FloatArray,
 ) -> _LoadingsPosterior:
-    (loadings, noise), k = found.model, problem.n_shared
-    size, n_latent = loadings.shape
-    cross, second = np.zeros((size, n_latent)), np.zeros((n_latent, n_latent))
-    for side, width in ((problem.x, n_latent), (problem.y, k)):
-        extra = found.spread.sum(axis=0) if width > k else None
-        some, inner = _sums(side, loadings[:, :width], noise, extra)
-        cross[:, :width] += side.weight * some
-        second[:width, :width] += side.weight * inner
-    systems = np.tile(second * problem.n_rows / noise, (len(precision), 1, 1))
-    salient = np.arange(k, n_latent)
+    (loadings, noise), k, n = found.model, likelihood.n_shared, likelihood.n_rows
+    expected = likelihood.expect(found.model, found.spread.sum(axis=0))
+    systems = np.tile(expected.second * n / noise, (len(precision), 1, 1))
+    salient = np.arange(k, loadings.shape[1])
     systems[:, salient, salient] += precision[:, None]
-    right = (cross[varies] * problem.n_rows / noise)[:, :, None]
-    loadings = np.zeros((size, n_latent))
+    loadings = np.zeros_like(loadings)
+    right = (expected.cross[varies] * n / noise)[:, :, None]
     loadings[varies] = np.linalg.solve(systems, right)[:, :, 0]
     spread = np.asarray(np.linalg.inv(systems[:, k:, k:]))
-    total = problem.x.weight * problem.x.total + problem.y.weight * problem.y.total
-    left = total - 2 * (loadings * cross).sum() + (loadings @ second * loadings).sum()
-    left += (spread.sum(axis=0) * second[k:, k:]).sum()
-    return _LoadingsPosterior(Model(loadings, float(left / problem.n_features)), spread)
-
-
-def _sums(
-    side: DatasetSummary, loadings: FloatArray, noise: float, extra: FloatArray | None
-) -> tuple[FloatArray, FloatArray]:
-    """Return mean products of rows with latent variables, and of latent variables themselves."""
-    squares = loadings.T @ loadings
-    if extra is not None:
-        squares[-len(extra) :, -len(extra) :] += extra
-    covariance = np.linalg.inv(np.eye(len(squares)) + squares / noise)
-    gain = loadings @ covariance / noise
-    cross = side.apply(gain)
-    return cross, covariance + gain.T @ cross
+    left = likelihood.left_over(loadings, expected)
+    left += float((spread.sum(axis=0) * expected.second[k:, k:]).sum())
+    return _LoadingsPosterior(Model(loadings, left / likelihood.n_features), spread)

@@ -1,8 +1,9 @@
-"""The likelihood of the contrastive latent variable model, from moments or from rows."""
+"""The likelihood of the contrastive latent variable model, and the search for its maximum."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -10,24 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
-from contrast_core.moments import Moments
-from contrast_core.probabilistic._clvm_em import (
-    Fit,
-    Means,
-    Problem,
-    first_model,
-    fit_em,
-    likelihood_problem,
-    random_model,
-    rotated,
-)
-from contrast_core.probabilistic._clvm_horseshoe import shrunk_probability
+from contrast_core.linalg import fix_signs
+from contrast_core.probabilistic._ascent import Evaluation, ascend
 from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior, PriorSettings
-from contrast_core.probabilistic._clvm_rows import StandardisedRows, fit_rows
-from contrast_core.probabilistic._row_posterior import Model, Tails
-from contrast_core.solve import contrast_index, contrast_moments
+from contrast_core.probabilistic._row_posterior import Model
+from contrast_core.solve import contrast_index
 
-_START_TOL = 1e-3
+FIRST_NOISE = 0.1  # noise variance at the start, in units of the mean variance of the features
+_LEAST_NOISE = 1e-13  # in the same units; smaller values are rounding errors
+_LARGEST = 300.0  # largest absolute logarithm of a weight
 
 
 class Search(NamedTuple):
@@ -37,8 +29,12 @@ class Search(NamedTuple):
         Number of salient latent variables, t.
     n_init : int
         Number of starts. All but the first are random and drawn with `rng`.
-    tol, max_iter
-        Tolerance and largest number of evaluations, as for `fit_em` or `fit_rows`.
+    tol : float
+        Length of the gradient at which EM ends. The gradient is that of the log-likelihood per row,
+        with respect to the loadings, in units of the noise's standard deviation, and to the
+        logarithm of the noise variance. Without a gradient, the length of a step is used.
+    max_iter : int
+        Largest number of evaluations of the likelihood.
     priors : PriorSettings
     """
 
@@ -48,6 +44,36 @@ class Search(NamedTuple):
     tol: float
     max_iter: int
     priors: PriorSettings = PriorSettings()
+
+
+class Fit(NamedTuple):
+    """A model, the objective per row at each accepted step, and whether the fit converged.
+
+    A fit to rows also holds the means of both datasets, in the units of the model. With
+    ``robust="entries"`` it holds the weights of all values, which are 0 where a value is missing.
+    """
+
+    model: Model
+    log_likelihoods: FloatArray = np.empty(0)
+    converged: bool = False
+    means: tuple[FloatArray, ...] = ()
+    weights: tuple[FloatArray, ...] = ()
+
+
+class Step(NamedTuple):
+    """An evaluation of the likelihood times a prior.
+
+    value : float
+        Logarithm per row.
+    slope : Model or None
+        Gradient with respect to the loadings and to the logarithm of the noise variance.
+    update : Fit
+        Parameters after a step of EM.
+    """
+
+    value: float
+    slope: Model | None
+    update: Fit
 
 
 class Selected(NamedTuple):
@@ -89,6 +115,7 @@ class Likelihood(ABC):
     size: int
 
     roughly: ClassVar[dict[str, Any]]  # limits of a search whose result only starts another one
+    has_gradient: ClassVar[bool]
 
     @property
     def groups(self) -> NDArray[np.intp]:
@@ -100,8 +127,8 @@ class Likelihood(ABC):
         """Return the model at the first start."""
 
     @abstractmethod
-    def maximise(self, start: Fit, prior: Prior, tol: float, max_iter: int) -> Fit:
-        """Return the maximum of the likelihood times a prior."""
+    def evaluate(self, at: Fit, prior: Prior) -> Step:
+        """Return the likelihood times a prior, its gradient, and the step of EM."""
 
     @abstractmethod
     def horseshoe(self, dense: Fit) -> FloatArray:
@@ -111,154 +138,113 @@ class Likelihood(ABC):
     def described(self, found: Selected) -> dict[str, Any]:
         """Return fitted attributes."""
 
+    def start_at(self, model: Model) -> Fit:
+        """Return the first parameters of a search that begins with a model."""
+        return Fit(model)
+
     def with_shared(self, n_shared: int) -> Self:
         """Return the likelihood of a model with another number of shared variables."""
         return replace(self, n_shared=n_shared)
 
     def most_likely(self) -> Fit:
         """Climb from the first model and from random models, and return the highest maximum."""
-        search, n_latent = self.search, self.n_shared + self.search.n_salient
+        search, shape = self.search, (self.size, self.n_shared + self.search.n_salient)
         models = [self.first()]
-        models += [random_model(self.size, n_latent, search.rng) for _ in range(search.n_init - 1)]
-        fits = [self.climb(Fit(model, np.empty(0), False)) for model in models]
+        models += [
+            Model(search.rng.standard_normal(shape), FIRST_NOISE) for _ in range(search.n_init - 1)
+        ]
+        fits = [self.climb(self.start_at(model)) for model in models]
         return max(fits, key=lambda fit: fit.log_likelihoods[-1])
 
     def climb(self, start: Fit, prior: Prior = LIKELIHOOD_ALONE, *, roughly: bool = False) -> Fit:
-        """Return the maximum of the likelihood times a prior."""
+        """Return the maximum of the likelihood times a prior, found by accelerated EM.
+
+        Raises
+        ------
+        ValueError
+            If the likelihood is unbounded: the noise variance goes to zero.
+        """
+        unit, smooth = start.model.noise**0.5, self.has_gradient and prior.smooth
+
+        def at(point: FloatArray) -> Evaluation:
+            value, slope, update = self.evaluate(_parameters(point, start, unit), prior)
+            self._check_noise(update.model)
+            there = _point(update, start, unit)
+            gradient = (there - point)[: start.model.loadings.size + 1]
+            if smooth and slope is not None:
+                gradient = np.append(unit * slope.loadings.ravel(), slope.noise)
+            return Evaluation(value, gradient, there)
+
+        self._check_noise(start.model)
         limits = {"tol": self.search.tol, "max_iter": self.search.max_iter}
-        return self.maximise(start, prior, **(self.roughly if roughly else limits))
+        limits = self.roughly if roughly else limits
+        try:
+            found = ascend(at, _point(start, start, unit), smooth=smooth, **limits)
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                "values lie so far apart that the loadings of some are beyond double precision "
+                "beside the noise of the others. Remove the outliers, or give robust='entries' or "
+                "'rows'."
+            ) from error
+        end = _parameters(found.point, start, unit)
+        if not prior.smooth:  # such a prior sets rows to exactly zero, which extrapolation undoes
+            end = self.evaluate(end, prior).update
+        return end._replace(log_likelihoods=found.values, converged=found.converged)
+
+    def _check_noise(self, model: Model) -> None:
+        if not model.noise > _LEAST_NOISE:
+            raise ValueError(
+                f"{self.n_shared} shared and {model.loadings.shape[1] - self.n_shared} salient "
+                "latent variables explain all that varies, or all but what counts as outliers, to "
+                "working precision: nothing is left to estimate the noise from. Use fewer of them, "
+                "more rows, or another `robust`."
+            )
 
 
-@dataclass(frozen=True)
-class MomentLikelihood(Likelihood):
-    """Likelihood of the features that vary in either dataset, computed from second moments."""
-
-    x: Moments
-    y: Moments
-
-    roughly: ClassVar[dict[str, Any]] = {"tol": 1e-5, "max_iter": 500}
-
-    @classmethod
-    def of(cls, x: Moments, y: Moments, n_shared: int, search: Search) -> Self:
-        """Return the likelihood of rows with these moments."""
-        problem = likelihood_problem(x, y, n_shared)
-        return cls(n_shared, search, problem.n_features, problem.n_rows, problem.unit, x.size, x, y)
-
-    @property
-    def problem(self) -> Problem:
-        """Data and dimensions for `fit_em`."""
-        return likelihood_problem(self.x, self.y, self.n_shared)
-
-    def first(self) -> Model:
-        return first_model(self.x, self.y, self.problem, self.search.n_salient)
-
-    def maximise(self, start: Fit, prior: Prior, tol: float, max_iter: int) -> Fit:
-        return fit_em(self.problem, start.model, prior, tol=tol, max_iter=max_iter)
-
-    def horseshoe(self, dense: Fit) -> FloatArray:
-        return shrunk_probability(self.problem, dense.model, self.search.priors)
-
-    def described(self, found: Selected) -> dict[str, Any]:
-        x, y, best = self.x, self.y, found.fit
-        attributes = described_model(
-            best.model.loadings * self.unit, 0.0, Means(x.mean, y.mean), found.n_shared, x
-        )
-        inside = x.coordinates_of(attributes["components_"])
-        along = x.along(inside), y.along(inside)
-        return attributes | {
-            "noise_variance_": best.model.noise * self.unit**2,
-            "log_likelihoods_": self.problem.log_likelihoods(best.log_likelihoods),
-            "foreground_variance_": along[0],
-            "background_variance_": along[1],
-            "contrast_index_": contrast_index(*along),
-            "foreground_moments_": x,
-            "background_moments_": y,
-        }
+def _point(at: Fit, like: Fit, unit: float) -> FloatArray:
+    """Return parameters as one vector: loadings and means over `unit`, and logarithms."""
+    parts = [at.model.loadings.ravel() / unit, [np.log(at.model.noise)]]
+    parts += [mean / unit for mean in at.means]
+    weights = zip(at.weights, like.weights, strict=True)
+    return np.concatenate([*parts, *(np.log(part[seen > 0]) for part, seen in weights)])
 
 
-@dataclass(frozen=True)
-class RowLikelihood(Likelihood):
-    """Likelihood computed from the observed values of rows."""
+def _parameters(point: FloatArray, like: Fit, unit: float) -> Fit:
+    """Return the parameters at a point, with the shapes and missing values of other parameters.
 
-    rows: StandardisedRows
-    tails: Tails
-
-    roughly: ClassVar[dict[str, Any]] = {"tol": 1e-3, "max_iter": 200}
-
-    @classmethod
-    def of(cls, rows: StandardisedRows, tails: Tails, n_shared: int, search: Search) -> Self:
-        """Return the likelihood of rows."""
-        n_features, n_rows = int(rows.varies.sum()), len(rows.x) + len(rows.y)
-        return cls(n_shared, search, n_features, n_rows, rows.unit, n_features, rows, tails)
-
-    @property
-    def groups(self) -> NDArray[np.intp]:
-        return self.search.priors.groups_of(self.rows.varies)
-
-    def first(self) -> Model:
-        """Fit a model with normal noise to the clipped rows, and return it."""
-        x, y, _ = contrast_moments(*self.rows.clipped, products=False)
-        problem = likelihood_problem(x, y, self.n_shared)
-        start = first_model(x, y, problem, self.search.n_salient)
-        clipped = fit_em(problem, start, tol=_START_TOL, max_iter=500).model
-        loadings = x.lift(clipped.loadings.T).T * problem.unit
-        return Model(loadings, clipped.noise * problem.unit**2)
-
-    def maximise(self, start: Fit, prior: Prior, tol: float, max_iter: int) -> Fit:
-        zeros = np.zeros(self.n_features)
-        means = start.means or Means(zeros, zeros)
-        found = fit_rows(
-            *(self.rows.x, self.rows.y, start.model, means, self.n_shared, prior),
-            weights=start.weights,
-            tails=self.tails,
-            degrees=self.search.priors.degrees_of_freedom,
-            tol=tol,
-            max_iter=max_iter,
-        )
-        return found._replace(log_likelihoods=found.log_likelihoods / self.n_rows)
-
-    def horseshoe(self, dense: Fit) -> FloatArray:
-        """Raise ValueError, because the horseshoe prior has no closed form for incomplete rows."""
-        raise ValueError(
-            "sparsity='horseshoe' with missing values (NaN) or robust needs inference='vi': give "
-            "that as well, or sparsity='auto'."
-        )
-
-    def whole(self, found: Fit) -> tuple[Model, Means]:
-        """Return the model in the units and features of the data."""
-        rows, varies = self.rows, self.rows.varies
-        loadings = np.zeros((len(varies), found.model.loadings.shape[1]))
-        loadings[varies] = rows.unit * found.model.loadings
-        means = [median.copy() for median in rows.medians]
-        for mean, part in zip(means, found.means or (), strict=True):
-            mean[varies] += rows.unit * part
-        return Model(loadings, found.model.noise * rows.unit**2), Means(*means)
-
-    def described(self, found: Selected) -> dict[str, Any]:
-        (model, means), values = self.whole(found.fit), found.fit.log_likelihoods
-        n_values = sum(int((~np.isnan(part)).sum()) for part in (self.rows.x, self.rows.y))
-        return described_model(*model, means, found.n_shared) | {
-            "noise_variance_": model.noise,
-            "log_likelihoods_": self.n_rows * values - n_values * np.log(self.rows.unit),
-        }
+    Extrapolated values are clipped, so that the likelihood is low rather than out of range.
+    """
+    sizes = [like.model.loadings.size, 1, *map(len, like.means)]
+    sizes += [int((part > 0).sum()) for part in like.weights]
+    loadings, log_noise, *others = np.split(point, np.cumsum(sizes)[:-1])
+    noise = float(np.exp(np.clip(log_noise[0], *np.log([_LEAST_NOISE, 1 / _LEAST_NOISE]))))
+    weights = [np.zeros_like(part) for part in like.weights]
+    for part, before, found in zip(weights, like.weights, others[len(like.means) :], strict=True):
+        part[before > 0] = np.exp(np.clip(found, -_LARGEST, _LARGEST))
+    model = Model(unit * loadings.reshape(like.model.loadings.shape), noise)
+    means = tuple(unit * part for part in others[: len(like.means)])
+    return Fit(model, means=means, weights=tuple(weights))
 
 
 def described_model(
-    loadings: FloatArray, noise: float, means: Means, n_shared: int, x: Moments | None = None
+    loadings: FloatArray,
+    noise: float,
+    means: Sequence[FloatArray],
+    n_shared: int,
+    lift: Callable[[FloatArray], FloatArray] = np.asarray,
 ) -> dict[str, Any]:
     """Return fitted attributes, including the variances of the model along the components.
 
-    The loadings are in the coordinates of the moments `x` if these are given, else in the features.
+    `lift` converts rows from the coordinates of the loadings to features.
     """
-    lift = np.asarray if x is None else x.lift
     (shared, _), (salient, components) = (
-        rotated(lift, part) for part in np.split(loadings, [n_shared], axis=1)
+        _rotated(lift, part) for part in np.split(loadings, [n_shared], axis=1)
     )
     background = noise + ((components @ shared) ** 2).sum(axis=1)
     foreground = background + (salient**2).sum(axis=0)
     return {
-        "mean_": means.x,
-        "background_mean_": means.y,
+        "mean_": means[0],
+        "background_mean_": means[1],
         "components_": components,
         "shared_loadings_": shared,
         "salient_loadings_": salient,
@@ -267,3 +253,13 @@ def described_model(
         "background_variance_": background,
         "contrast_index_": contrast_index(foreground, background),
     }
+
+
+def _rotated(
+    lift: Callable[[FloatArray], FloatArray], loadings: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return loadings of features with orthogonal columns, and unit vectors of them as rows."""
+    directions, lengths, _ = np.linalg.svd(loadings, full_matrices=False)
+    directions[~loadings.any(axis=1)] = 0.0
+    components = fix_signs(lift(directions.T))
+    return components.T * lengths, components

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core.feedback import warn
-from contrast_core.probabilistic._clvm_em import Fit
-from contrast_core.probabilistic._clvm_likelihood import Likelihood, Selected
+from contrast_core.probabilistic._clvm_likelihood import Fit, Likelihood, Selected
 from contrast_core.probabilistic._clvm_priors import Penalty, Relevance, Support
 from contrast_core.probabilistic._row_posterior import Model
 

@@ -13,15 +13,9 @@ from contrast_core._validation import FloatArray
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.probabilistic._clvm_checks import check_dimensions
 from contrast_core.probabilistic._clvm_counts import checked_counts
-from contrast_core.probabilistic._clvm_em import Fit, Means
-from contrast_core.probabilistic._clvm_likelihood import (
-    Likelihood,
-    MomentLikelihood,
-    RowLikelihood,
-    Search,
-    described_model,
-)
-from contrast_core.probabilistic._clvm_rows import observed_rows
+from contrast_core.probabilistic._clvm_likelihood import Fit, Likelihood, Search, described_model
+from contrast_core.probabilistic._clvm_moments import MomentLikelihood
+from contrast_core.probabilistic._clvm_rows import RowLikelihood, observed_rows
 from contrast_core.probabilistic._clvm_selection import Sparsity, fit_sparse
 from contrast_core.probabilistic._latent_model import any_missing
 from contrast_core.probabilistic._row_posterior import Tails
@@ -106,7 +100,7 @@ class VariationalFit(NamedTuple):
         if self.shrunk is not None:
             of_rows["shrunk_probability_"] = np.ones(len(start.varies))
             of_rows["shrunk_probability_"][start.varies] = self.shrunk
-        of_model = described_model(whole, variance, Means(*means), self.n_shared)
+        of_model = described_model(whole, variance, means, self.n_shared)
         return of_model | of_rows | {"n_iter_": len(self.elbo) - 2}
 
 

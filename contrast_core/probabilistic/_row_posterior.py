@@ -57,13 +57,19 @@ def linear_posterior(model: Model) -> LinearPosterior:
     return LinearPosterior(model.loadings @ covariance / model.noise, covariance)
 
 
-def principal_axes(model: Model) -> tuple[FloatArray, FloatArray, FloatArray]:
+def principal_axes(
+    model: Model, spread: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the axes (k, k) of latent space on which the columns of the loadings are orthogonal.
 
     Also return the squared lengths of the columns on these axes (k,), and the posterior precisions
-    in units of the prior's precision (k,).
+    in units of the prior's precision (k,). If the last columns are uncertain, `spread` is the sum
+    of the covariances of their rows, which is added to the squares of these columns.
     """
-    squares, axes = np.linalg.eigh(model.loadings.T @ model.loadings)
+    squared = model.loadings.T @ model.loadings
+    if spread is not None:
+        squared[-len(spread) :, -len(spread) :] += spread
+    squares, axes = np.linalg.eigh(squared)
     return axes, squares, 1 + np.maximum(squares, 0.0) / model.noise
 
 

@@ -10,9 +10,12 @@ import pytest
 from contrast_core import CLVM
 from contrast_core.datasets import make_motion_sensors
 from contrast_core.linalg import subspace_error
-from contrast_core.probabilistic import _clvm_em as em
 from contrast_core.probabilistic import _clvm_priors as priors
-from contrast_core.probabilistic._clvm_rows import fit_rows
+from contrast_core.probabilistic._clvm_likelihood import Search
+from contrast_core.probabilistic._clvm_rows import RowLikelihood, observed_rows
+from contrast_core.probabilistic._clvm_start import starting_point
+from contrast_core.probabilistic._row_posterior import Model
+from contrast_core.rows import rows_of
 from tests.core.latent_samples import gappy, holes
 
 INFORMATIVE = np.arange(23) < 17
@@ -67,34 +70,29 @@ def test_relevance_where_values_are_missing(robust: Any) -> None:
 @pytest.mark.parametrize("tails", ["normal", "rows", "entries"])
 @pytest.mark.parametrize("kind", ["support", "penalty", "groups", "relevance"])
 def test_no_step_with_a_prior_descends(kind: str, tails: Any) -> None:
-    X, Y = gappy()
-    fitted = CLVM(tol=1e-2).fit(X, background=Y)
-    means = em.Means(fitted.mean_, fitted.background_mean_)
-    loadings = np.hstack([fitted.shared_loadings_, fitted.salient_loadings_])
-    start = em.Model(loadings, 1.5 * fitted.noise_variance_)
+    rows = observed_rows(*(rows_of(part, missing=True) for part in gappy()))
+    search = Search(2, 1, np.random.default_rng(0), 1e-6, 2000)
+    likelihood = RowLikelihood.of(rows, tails, 2, search)
+    loadings, noise = likelihood.first()
     prior = {
         "support": priors.Support(2, np.arange(8) < 5),
-        "penalty": priors.Penalty.adaptive(3.0, start.loadings, 2, np.arange(8)),
-        "groups": priors.Penalty.adaptive(3.0, start.loadings, 2, np.arange(8) // 3),
-        "relevance": priors.Relevance(2, 8, 1e-3, 1e-3 * start.noise),
+        "penalty": priors.Penalty.adaptive(3.0, loadings, 2, np.arange(8)),
+        "groups": priors.Penalty.adaptive(3.0, loadings, 2, np.arange(8) // 3),
+        "relevance": priors.Relevance(2, 8, 1e-3, 1e-3 * noise),
     }[kind]
-    # The start must lie within the support.
     if kind == "support":
-        start.loadings[5:, 2:] = 0.0
-    found = fit_rows(X, Y, start, means, 2, prior, tails=tails, tol=1e-6)
+        loadings[5:, 2:] = 0.0  # the start must lie within the support
+    found = likelihood.climb(likelihood.start_at(Model(loadings, 1.5 * noise)), prior)
     values = found.log_likelihoods
     assert found.converged
     assert len(values) > 5
     assert np.diff(values).min() > -1e-12 * abs(values[-1])
     # Nearby loadings have a smaller objective.
     rng = np.random.default_rng(0)
-    best = fit_rows(X, Y, *found[:1], found.means, 2, prior, tails=tails, max_iter=1)
     for _ in range(5):
         turned = found.model.loadings * (1 + 0.02 * rng.normal(size=(8, 4)))
-        other = em.Model(turned, found.model.noise)
-        limits: dict[str, Any] = {"tails": tails, "max_iter": 1, "weights": found.weights}
-        worse = fit_rows(X, Y, other, found.means, 2, prior, **limits).log_likelihoods[0]
-        assert worse < max(values[-1], best.log_likelihoods[0])
+        other = found._replace(model=Model(turned, found.model.noise))
+        assert likelihood.evaluate(other, prior).value < values[-1]
 
 
 def test_a_missing_value_and_units_change_no_selection() -> None:
@@ -111,10 +109,6 @@ def test_a_missing_value_and_units_change_no_selection() -> None:
 
 @pytest.mark.slow
 def test_rates_of_the_penalty_do_not_depend_on_units() -> None:
-    from contrast_core.probabilistic._clvm_likelihood import Search
-    from contrast_core.probabilistic._clvm_start import starting_point
-    from contrast_core.rows import rows_of
-
     data, search = make_motion_sensors(300, 200), Search(2, 1, np.random.default_rng(0), 1e-6, 3000)
     tails: Any = ("normal", "rows")
     starts = [

@@ -11,43 +11,48 @@ from scipy.optimize import approx_fprime, minimize
 from contrast_core import SecondMoments
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import subspace_error
-from contrast_core.probabilistic import _clvm_em as em
 from contrast_core.probabilistic._ascent import Evaluation, ascend
+from contrast_core.probabilistic._clvm_likelihood import Fit, Search
+from contrast_core.probabilistic._clvm_moments import MomentLikelihood
+from contrast_core.probabilistic._row_posterior import Model
 from tests.core.latent_samples import clvm_log_likelihood
 from tests.core.test_clvm import fit
 from tests.core.test_contract import planted
 
 
-def problem_of(X: Any, Y: Any, k: int) -> em.Problem:
-    return em.likelihood_problem(SecondMoments.from_data(X), SecondMoments.from_data(Y), k)
+def likelihood_of(X: Any, Y: Any, k: int, t: int = 2) -> MomentLikelihood:
+    search = Search(t, 1, np.random.default_rng(0), 1e-6, 3000)
+    x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
+    return MomentLikelihood.of(x, y, k, search)
 
 
 @pytest.mark.parametrize(("k", "t"), [(2, 2), (0, 2), (2, 0), (3, 1)])
 def test_likelihood_and_gradient_are_those_of_the_density(k: int, t: int) -> None:
     X, Y = planted(40, 30, 6)
-    problem, rng = problem_of(X, Y, k), np.random.default_rng(1)
+    likelihood, rng = likelihood_of(X, Y, k), np.random.default_rng(1)
     loadings, noise = rng.normal(size=(6, k + t)), 0.3
 
     def direct(point: Any) -> float:
-        L, unit = problem.unit * point[:-1].reshape(6, k + t), problem.unit
+        L, unit = likelihood.unit * point[:-1].reshape(6, k + t), likelihood.unit
         return clvm_log_likelihood(X, Y, L[:, :k], L[:, k:], unit**2 * np.exp(point[-1]))
 
-    value, slope, _ = em.evaluate(em.Model(loadings, noise), problem)
+    value, slope, _ = likelihood.evaluate(Fit(Model(loadings, noise)))
+    assert slope is not None
     point = np.append(loadings.ravel(), np.log(noise))
-    assert problem.log_likelihoods(np.array(value)) == pytest.approx(direct(point), rel=1e-12)
-    gradient = np.append(slope.loadings.ravel(), slope.noise) * problem.n_rows
+    assert likelihood.log_likelihoods(np.array(value)) == pytest.approx(direct(point), rel=1e-12)
+    gradient = np.append(slope.loadings.ravel(), slope.noise) * likelihood.n_rows
     np.testing.assert_allclose(gradient, approx_fprime(point, direct, 1e-6), rtol=1e-4, atol=1e-2)
 
 
 @pytest.mark.parametrize(("k", "t"), [(2, 2), (0, 3), (3, 0), (5, 4)])
 def test_no_step_of_em_lowers_the_likelihood(k: int, t: int) -> None:
     X, Y = planted(40, 30, 12)
-    problem = problem_of(X, Y, k)
+    likelihood = likelihood_of(X, Y, k)
     for seed in range(5):
-        model = em.random_model(12, k + t, np.random.default_rng(seed))
+        at = Fit(Model(np.random.default_rng(seed).standard_normal((12, k + t)), 0.1))
         values = []
         for _ in range(50):
-            value, _, model = em.evaluate(model, problem)
+            value, _, at = likelihood.evaluate(at)
             values.append(value)
         assert np.diff(values).min() > -1e-13 * abs(values[-1])
         assert values[-1] > values[0] + 1
@@ -91,18 +96,19 @@ def test_loadings_that_are_nearly_parallel_and_long_lose_no_digits() -> None:
     """Use features of very different scales: variances are up to 10**5 times the noise variance."""
     rng = np.random.default_rng(0)
     scales = 10.0 ** np.linspace(-6, 3, 10)
-    problem = problem_of(rng.normal(size=(100, 10)) * scales, rng.normal(size=(80, 10)) * scales, 2)
+    X, Y = rng.normal(size=(100, 10)) * scales, rng.normal(size=(80, 10)) * scales
+    likelihood = likelihood_of(X, Y, 2)
     loadings, noise = np.zeros((10, 4)), 5e-5
     loadings[9], loadings[8, 2:] = [1.5, 2.0, 1.0, 0.7], [0.01, 0.02]
-    model = em.Model(loadings, noise)
+    at = Fit(Model(loadings, noise))
     turn = np.linalg.qr(rng.normal(size=(2, 2)))[0]
     turned = np.hstack([loadings[:, :2] @ turn, loadings[:, 2:] @ turn])
-    first, second = (em.evaluate(m, problem) for m in (model, em.Model(turned, noise)))
+    first, second = (likelihood.evaluate(fit) for fit in (at, Fit(Model(turned, noise))))
     assert first[0] == pytest.approx(second[0], rel=1e-11)
-    assert first[2].noise == pytest.approx(second[2].noise, rel=1e-9)
+    assert first.update.model.noise == pytest.approx(second.update.model.noise, rel=1e-9)
     values = []
     for _ in range(100):
-        value, _, model = em.evaluate(model, problem)
+        value, _, at = likelihood.evaluate(at)
         values.append(value)
     assert np.diff(values).min() > -1e-10 * np.abs(values).max()
 

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, minimize
 
-from contrast_core import CLVM, ContrastWarning, SecondMoments
+from contrast_core import CLVM, ContrastWarning
 from contrast_core.datasets import make_motion_sensors, make_sparse_groups
 from contrast_core.linalg import subspace_error
-from contrast_core.probabilistic import _clvm_em as em
 from contrast_core.probabilistic import _clvm_priors as priors
 from contrast_core.probabilistic._clvm_horseshoe import Scales
+from contrast_core.probabilistic._clvm_likelihood import Fit
+from contrast_core.probabilistic._row_posterior import Model
 from tests.core.latent_samples import generated
 from tests.core.test_clvm import fit
+from tests.core.test_clvm_em import likelihood_of
 from tests.core.test_contract import planted
 
 INFORMATIVE = np.arange(23) < 17
@@ -318,23 +320,23 @@ def test_nothing_shared_is_found_where_nothing_is() -> None:
 
 
 def test_the_prior_has_its_gradient_and_its_map_does_not_descend() -> None:
-    x, y = (SecondMoments.from_data(rows) for rows in planted(60, 50, 6))
-    problem = em.likelihood_problem(x, y, 3)
-    first = em.first_model(x, y, problem, 1)
+    likelihood = likelihood_of(*planted(60, 50, 6), 3, 1)
+    first = likelihood.first()
     prior = priors.Relevance(3, 6, 1e-3, 1e-3 * first.noise)
 
     def value(point: Any) -> float:
-        model = em.Model(point[:-1].reshape(6, 4), float(np.exp(point[-1])))
-        return em.evaluate(model, problem, prior)[0]
+        model = Model(point[:-1].reshape(6, 4), float(np.exp(point[-1])))
+        return likelihood.evaluate(Fit(model), prior).value
 
     rng = np.random.default_rng(0)
-    model = em.Model(first.loadings + 0.1 * rng.normal(size=(6, 4)), 0.2)
-    _, slope, _ = em.evaluate(model, problem, prior)
+    model = Model(first.loadings + 0.1 * rng.normal(size=(6, 4)), 0.2)
+    _, slope, at = likelihood.evaluate(Fit(model), prior)
+    assert slope is not None
     point = np.append(model.loadings.ravel(), np.log(model.noise))
     gradient = np.append(slope.loadings.ravel(), slope.noise)
     np.testing.assert_allclose(gradient, approx_fprime(point, value, 1e-7), rtol=1e-4, atol=1e-5)
     values = []
     for _ in range(60):
-        found, _, model = em.evaluate(model, problem, prior)
+        found, _, at = likelihood.evaluate(at, prior)
         values.append(found)
     assert np.diff(values).min() > -1e-13 * abs(values[-1])
