@@ -135,7 +135,7 @@ def train(
     training = [] if before is None else before.training.tolist()
     evaluated = [] if before is None else before.held_out.tolist()
     start = len(training)
-    lowest, first, best, kept = np.inf, start, start, _copied(module)
+    lowest, first, best, kept = np.inf, start, start, copied(module)
     ended: Literal["settled", "max_epochs", "not finite"] = "max_epochs"
 
     def losses(data: Iterable[Batch], draws: torch.Generator) -> Iterable[Tensor]:
@@ -178,7 +178,7 @@ def train(
             break
         smooth = float(np.mean(evaluated[first:][-_SMOOTHED:]))
         if held_out is None or smooth < lowest - least_gain:
-            lowest, best, kept = smooth, epoch, _copied(module)
+            lowest, best, kept = smooth, epoch, copied(module)
         elif epoch - max(best, counted_from) >= patience:
             ended = "settled"
             break
@@ -192,13 +192,14 @@ def train(
         )
     state = None
     if ended != "not finite":
-        state = State(_copied(module), _kept_by(adam, module), lowest, first)
+        state = State(copied(module), _kept_by(adam, module), lowest, first)
     module.load_state_dict(kept)
     module.eval()
     return History(np.array(training), np.array(evaluated), best, ended, state)
 
 
-def _copied(module: nn.Module) -> dict[str, Tensor]:
+def copied(module: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of the weights and buffers of a module."""
     return {name: value.detach().clone() for name, value in module.state_dict().items()}
 
 

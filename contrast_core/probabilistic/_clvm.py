@@ -489,11 +489,9 @@ class CLVM(LatentModel):
         start = starting_point(parts, varies, k, search, tails, sparsity)
         from contrast_core.probabilistic._clvm_variational import fit_variational  # needs torch
 
-        found = fit_variational(
-            parts, start, k, tails, sparsity, ard, search, device, self.progress
-        )
+        found = fit_variational(parts, start, tails, sparsity, ard, search, device, self.progress)
         names = parts[0].names or parts[1].names
-        return self._described(names, tails, search, found.described(start, tails))
+        return self._described(names, tails, search, found.described(tails))
 
     def _search(self, varies: NDArray[np.bool_]) -> tuple[int, Search, Sparsity | None, bool]:
         """Return k, the settings of the search for a maximum, `sparsity` and `ard`, all checked."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -176,7 +176,7 @@ class Likelihood(ABC):
             return Evaluation(value, gradient, there)
 
         self._check_noise(start.model)
-        limits = {"tol": self.search.tol, "max_iter": self.search.max_iter}
+        limits: dict[str, Any] = {"tol": self.search.tol, "max_iter": self.search.max_iter}
         limits = self.roughly if roughly else limits
         try:
             found = ascend(at, _point(start, start, unit), smooth=smooth, **limits)
@@ -229,22 +229,24 @@ def _parameters(point: FloatArray, like: Fit, unit: float) -> Fit:
 def described_model(
     loadings: FloatArray,
     noise: float,
-    means: Sequence[FloatArray],
+    means: Iterable[FloatArray],
     n_shared: int,
     lift: Callable[[FloatArray], FloatArray] = np.asarray,
 ) -> dict[str, Any]:
     """Return fitted attributes, including the variances of the model along the components.
 
-    `lift` converts rows from the coordinates of the loadings to features.
+    The means are those of foreground and background. `lift` converts rows from the coordinates of
+    the loadings to features.
     """
     (shared, _), (salient, components) = (
         _rotated(lift, part) for part in np.split(loadings, [n_shared], axis=1)
     )
     background = noise + ((components @ shared) ** 2).sum(axis=1)
     foreground = background + (salient**2).sum(axis=0)
+    mean, background_mean = means
     return {
-        "mean_": means[0],
-        "background_mean_": means[1],
+        "mean_": mean,
+        "background_mean_": background_mean,
         "components_": components,
         "shared_loadings_": shared,
         "salient_loadings_": salient,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.probabilistic._clvm_checks import check_dimensions
 from contrast_core.probabilistic._clvm_counts import checked_counts
-from contrast_core.probabilistic._clvm_likelihood import Fit, Likelihood, Search, described_model
+from contrast_core.probabilistic._clvm_likelihood import Fit, Likelihood, Search
 from contrast_core.probabilistic._clvm_moments import MomentLikelihood
 from contrast_core.probabilistic._clvm_rows import RowLikelihood, observed_rows
 from contrast_core.probabilistic._clvm_selection import Sparsity, fit_sparse
@@ -28,7 +28,6 @@ _EXACT_TOL, _EXACT_STEPS = 1e-6, 3000  # limits of EM from moments
 _DISPERSION = 10.0  # dispersion of all features at the start
 _MOST_STRETCH = 4.0  # largest factor of loadings from log(1 + y) to log(y)
 _NEVER = -100.0  # logarithm of the share of a feature that was never counted
-_POISSON = 1e6  # a dispersion so large that counts are Poisson distributed
 
 
 class Start(NamedTuple):
@@ -42,6 +41,8 @@ class Start(NamedTuple):
     log_scale : ndarray of shape (1,) or (size,)
         Logarithm of the noise variance over `unit` squared. For counts, logarithms of the
         dispersions.
+    n_shared : int
+        Number of shared columns, k.
     unit : float
         Standard deviation of the noise, in the units of the data; 1 for counts.
     spread : float
@@ -61,6 +62,7 @@ class Start(NamedTuple):
     loadings: FloatArray
     means: FloatArray
     log_scale: FloatArray
+    n_shared: int
     unit: float
     spread: float
     varies: NDArray[np.bool_]
@@ -69,39 +71,10 @@ class Start(NamedTuple):
     penalty: float = 0.0
     lengths: FloatArray | None = None
 
-
-class VariationalFit(NamedTuple):
-    """Result of the variational fit; loadings, means and log_scale are as in `Start`.
-
-    `elbo` holds the bound at the start, after each pass and at the end.
-    """
-
-    loadings: FloatArray
-    means: FloatArray
-    log_scale: FloatArray
-    n_shared: int
-    elbo: FloatArray
-    converged: bool
-    shrunk: FloatArray | None = None
-
-    def described(self, start: Start, tails: Tails) -> dict[str, Any]:
-        """Return fitted attributes."""
-        whole = np.zeros((len(start.varies), self.loadings.shape[1]))
-        whole[start.varies] = start.unit * self.loadings
-        means, variance = start.all_means.copy(), 0.0
-        means[:, start.varies] = self.means
-        of_rows: dict[str, Any] = {"elbo_": self.elbo, "converged_": self.converged}
-        if tails == "counts":
-            dispersions = np.full(len(start.varies), _POISSON)
-            dispersions[start.varies] = np.exp(self.log_scale)
-            of_rows |= {"dispersions_": dispersions, "library_size_": start.total}
-        else:
-            variance = of_rows["noise_variance_"] = float(np.exp(self.log_scale[0])) * start.unit**2
-        if self.shrunk is not None:
-            of_rows["shrunk_probability_"] = np.ones(len(start.varies))
-            of_rows["shrunk_probability_"][start.varies] = self.shrunk
-        of_model = described_model(whole, variance, means, self.n_shared)
-        return of_model | of_rows | {"n_iter_": len(self.elbo) - 2}
+    @property
+    def noise(self) -> float:
+        """Noise variance in units of `unit` squared; not for counts."""
+        return float(np.exp(self.log_scale[0]))
 
 
 def modelled(parts: Sequence[Rows], tails: Tails) -> NDArray[np.bool_]:
@@ -153,10 +126,19 @@ def starting_point(
         before = of_rows.whole(dense)[0].loadings
         means, unit = np.array(both), rows.unit
     scale = float(noise**0.5)
-    inside = loadings[varies] / scale, means[:, varies]
-    spread = float(unit / scale)
     lengths = np.linalg.norm(before[varies, n_shared:], axis=1) / scale
-    return Start(*inside, np.zeros(1), scale, spread, varies, means, 1.0, penalty, lengths)
+    return Start(
+        loadings[varies] / scale,
+        means[:, varies],
+        np.zeros(1),
+        n_shared,
+        unit=scale,
+        spread=float(unit / scale),
+        varies=varies,
+        all_means=means,
+        penalty=penalty,
+        lengths=lengths,
+    )
 
 
 def _first_fits(likelihood: Likelihood, sparsity: Sparsity | None) -> tuple[Fit, Fit, float]:
@@ -211,9 +193,13 @@ def _count_start(
     means[0] -= (loadings[:, n_shared:] ** 2).sum(axis=1) / 2
     means -= (loadings[:, :n_shared] ** 2).sum(axis=1) / 2
     dispersions = np.full(len(loadings), np.log(_DISPERSION))
-    inside, total = (loadings, means, dispersions), float(sums[0].sum())
     lengths = np.linalg.norm(before[:, n_shared:], axis=1)
-    return Start(*inside, 1.0, 1.0, varies, shares, total, penalty, lengths)
+    return Start(
+        *(loadings, means, dispersions, n_shared, 1.0, 1.0, varies, shares),
+        total=float(sums[0].sum()),
+        penalty=penalty,
+        lengths=lengths,
+    )
 
 
 def _sampled(part: Rows, rng: np.random.Generator) -> Rows:

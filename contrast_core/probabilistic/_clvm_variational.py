@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrast_core._validation import FloatArray, check_counts
-from contrast_core.deep._training import train
+from contrast_core.deep._training import copied, train
 from contrast_core.feedback import Progress
 from contrast_core.probabilistic._clvm_counts import (
     CountModel,
@@ -20,10 +20,10 @@ from contrast_core.probabilistic._clvm_counts import (
     count_posteriors,
 )
 from contrast_core.probabilistic._clvm_horseshoe import Scales, least_scale
-from contrast_core.probabilistic._clvm_likelihood import Search
-from contrast_core.probabilistic._clvm_priors import PriorSettings, group_lengths
+from contrast_core.probabilistic._clvm_likelihood import Search, described_model
+from contrast_core.probabilistic._clvm_priors import group_lengths
 from contrast_core.probabilistic._clvm_selection import PRUNED, Sparsity, check_support
-from contrast_core.probabilistic._clvm_start import Start, VariationalFit
+from contrast_core.probabilistic._clvm_start import Start
 from contrast_core.probabilistic._row_posterior import (
     Model,
     Tails,
@@ -45,65 +45,83 @@ _SCALE_STEPS = 5  # closed-form updates of the horseshoe's scales before each pa
 # share of the length in the unpenalised fit, but at least this share of the noise.
 _ROUNDED, _LEAST_ROUNDED = 0.05, 0.002
 _ZERO = 3.0  # rows of loadings shorter than this many times r are set to zero
+_POISSON = 1e6  # a dispersion so large that counts are Poisson distributed
+
+# A vague prior on the columns of S, or a prior or smoothed penalty on the rows of W, is added to
+# the bound.
+_Prior: TypeAlias = Literal["none", "relevance", "horseshoe", "penalty"]
 
 
-class _StreamedPrior(NamedTuple):
-    """Prior on the rows of W or the columns of S, whose logarithm is added to the bound.
+class VariationalFit(NamedTuple):
+    """Result of the variational fit.
 
-    penalty : float
-        Weight rho of the adaptive penalty on the rows of W, which is smoothed at zero.
+    found : Start
+        The parameters with the highest bound.
+    support : ndarray of bool of shape (size,)
+        The features with salient loadings.
+    elbo : ndarray
+        The bound at the start, after each pass and at the end.
+    converged : bool
+    shrunk : ndarray of shape (size,), optional
+        Probability that the horseshoe shrinks a feature's salient loadings away.
     """
 
-    settings: PriorSettings
-    horseshoe: bool = False
-    relevance: bool = False
-    penalty: float = 0.0
+    found: Start
+    support: NDArray[np.bool_]
+    elbo: FloatArray
+    converged: bool
+    shrunk: FloatArray | None = None
 
-    @property
-    def is_flat(self) -> bool:
-        """Whether there is no prior."""
-        return not (self.horseshoe or self.relevance or self.penalty)
+    def described(self, tails: Tails) -> dict[str, Any]:
+        """Return fitted attributes."""
+        found, varies = self.found, self.found.varies
+        whole = np.zeros((len(varies), found.loadings.shape[1]))
+        whole[varies] = found.unit * found.loadings
+        means, variance = found.all_means.copy(), 0.0
+        means[:, varies] = found.means
+        attributes: dict[str, Any] = {"elbo_": self.elbo, "converged_": self.converged}
+        if tails == "counts":
+            dispersions = np.full(len(varies), _POISSON)
+            dispersions[varies] = np.exp(found.log_scale)
+            attributes |= {"dispersions_": dispersions, "library_size_": found.total}
+        else:
+            variance = found.noise * found.unit**2
+            attributes["noise_variance_"] = variance
+        if self.shrunk is not None:
+            attributes["shrunk_probability_"] = np.ones(len(varies))
+            attributes["shrunk_probability_"][varies] = self.shrunk
+        of_model = described_model(whole, variance, means, found.n_shared)
+        return of_model | attributes | {"n_iter_": len(self.elbo) - 2}
 
 
-class _Parameters(nn.Module):
-    """Parameters of the bound: loadings (size, k + t), means (2, size) and scales.
+class _Bound(nn.Module):
+    """Variational bound of both datasets, plus a prior, as a function of the parameters.
 
-    Salient loadings outside the support are held at zero.
+    The parameters are loadings (size, k + t), means (2, size) and scales. Salient loadings outside
+    the support are held at zero. With the horseshoe, each salient loading has a normal posterior,
+    and `log_errors` holds the logarithm of its standard deviation.
 
-    With the horseshoe, each salient loading has a normal posterior, and `log_errors` holds the
-    logarithm of its standard deviation.
+    Posteriors of rows that need iteration are stored, so that the next pass continues from them.
     """
 
     kept: Tensor
+    rates: Tensor
+    rounded: Tensor
+    groups: Tensor
 
     def __init__(
-        self, start: Start, n_shared: int, support: NDArray[np.bool_], prior: _StreamedPrior
+        self,
+        parts: Sequence[Rows],
+        start: Start,
+        support: NDArray[np.bool_],
+        prior: _Prior,
+        tails: Tails,
+        search: Search,
     ) -> None:
         super().__init__()
-        kept = np.ones(start.loadings.shape)
-        kept[~support, n_shared:] = 0.0
-        self.register_buffer("kept", torch.from_numpy(kept))
-        self.loadings = nn.Parameter(torch.from_numpy(start.loadings * kept))
-        self.means = nn.Parameter(torch.from_numpy(start.means.copy()))
-        self.log_scale = nn.Parameter(torch.from_numpy(start.log_scale.copy()))
-        n_salient = start.loadings.shape[1] - n_shared
-        shape = (len(support), n_salient) if prior.horseshoe else (0, n_salient)
-        self.log_errors = nn.Parameter(torch.from_numpy(np.full(shape, _FIRST_LOG_ERROR)))
-
-
-class _Objective:
-    """Variational bound of both datasets as a function of the parameters.
-
-    Posteriors that need iteration are stored, so that the next pass continues from them.
-    """
-
-    def __init__(
-        self, parts: Sequence[Rows], start: Start, n_shared: int, tails: Tails, degrees: float
-    ) -> None:
         self.parts = tuple(part.columns(start.varies) for part in parts)
-        self.n_shared, self.tails, self.start = n_shared, tails, start
-        self.degrees = degrees
-        self.log_unit = float(np.log(start.unit))
+        self.start, self.support, self.prior, self.tails = start, support, prior, tails
+        self.settings, self.degrees = search.priors, search.priors.degrees_of_freedom
         sizes = [part.shape[0] for part in parts]
         self.n_rows = sum(sizes)
         steps = max(self.n_rows // _BATCH_ROWS, min(_LEAST_STEPS, min(sizes) // _LEAST_STEPS))
@@ -112,8 +130,44 @@ class _Objective:
         few = -(-self.n_rows * len(start.loadings) // ELEMENTS)
         self.n_parts = max(1, min(few, *sizes))
         self.posteriors: list[NormalPosteriors] = []
+        size, n_latent = start.loadings.shape
+        kept = np.ones((size, n_latent))
+        kept[~support, start.n_shared :] = 0.0
+        shift = 1.0 if tails == "counts" else 0.0  # values are centred by the means of the start
+        shape = (size if prior == "horseshoe" else 0, n_latent - start.n_shared)
+        self.loadings = nn.Parameter(torch.from_numpy(start.loadings * kept))
+        self.means = nn.Parameter(torch.from_numpy(shift * start.means))
+        self.log_scale = nn.Parameter(torch.from_numpy(start.log_scale.copy()))
+        self.log_errors = nn.Parameter(torch.from_numpy(np.full(shape, _FIRST_LOG_ERROR)))
+        self.scales = Scales(1.0, np.ones(len(support)), 1.0, 1.0)
+        groups = self.settings.groups_of(start.varies)
+        rows = np.ones(len(support)) if start.lengths is None else start.lengths
+        lengths = group_lengths(rows[:, None], groups)
+        rates = start.penalty / np.maximum(lengths, _LEAST_ROUNDED)
+        if not self.settings.adaptive_penalty:
+            rates = np.full(len(lengths), start.penalty * start.unit)
+        rounded = np.maximum(_ROUNDED * lengths, _LEAST_ROUNDED)
+        buffers = {"kept": kept, "rates": rates, "rounded": rounded, "groups": groups}
+        for name, values in buffers.items():
+            self.register_buffer(name, torch.from_numpy(values))
 
-    def batches(
+    def batches(self, rng: np.random.Generator) -> Iterator[tuple[NDArray[Any], ...]]:
+        """Yield the minibatches of a pass, after an update of the horseshoe's scales."""
+        if self.prior == "horseshoe":
+            scale = self.settings.horseshoe_scale
+            with torch.no_grad():
+                squares = self.loadings[:, self.start.n_shared :] ** 2
+                squares = (squares + torch.exp(2 * self.log_errors)).sum(dim=1)
+            lengths = squares.cpu().numpy() / self.start.spread**2
+            for _ in range(_SCALE_STEPS):
+                self.scales = self.scales.updated(lengths, self.log_errors.shape[1], scale)
+        yield from self._minibatches(self.n_batches, rng)
+
+    def all_rows(self) -> Iterator[tuple[NDArray[Any], ...]]:
+        """Yield all rows, in the same few parts each time."""
+        yield from self._minibatches(self.n_parts, np.random.default_rng(0))
+
+    def _minibatches(
         self, n_batches: int, rng: np.random.Generator
     ) -> Iterator[tuple[NDArray[Any], ...]]:
         """Yield minibatches of both datasets, with the indices of their rows."""
@@ -129,23 +183,46 @@ class _Objective:
                     check_counts(block, part.name)
             yield x, y, i, j
 
-    def bound(self, of: _Parameters, loadings: Tensor, batch: tuple[Tensor, ...]) -> Tensor:
-        """Return the bound of a minibatch, summed over rows, in the units of the data."""
-        total = torch.zeros((), dtype=torch.float64, device=loadings.device)
-        for side, (rows, index) in enumerate(zip(batch[:2], batch[2:], strict=True)):
-            part = loadings[:, : self.n_shared] if side else loadings
-            bound = self._count_bound if self.tails == "counts" else self._value_bound
-            total = total + bound(of, part, rows, side, index)
-        return total
+    def value(self) -> float:
+        """Return the bound of all rows, plus the prior, per row."""
+        device = self.loadings.device
+        draws = torch.Generator(device).manual_seed(0)
+        tensors = (tuple(torch.from_numpy(a).to(device) for a in b) for b in self.all_rows())
+        with torch.no_grad():
+            return -float(np.mean([float(self.loss(batch, draws)) for batch in tensors]))
 
-    def _value_bound(
-        self, of: _Parameters, loadings: Tensor, rows: Tensor, side: int, index: Tensor
-    ) -> Tensor:
+    def loss(self, batch: tuple[Tensor, ...], draws: torch.Generator) -> Tensor:
+        """Return an estimate of minus the bound of all rows, plus the prior, per row."""
+        loadings, k = self.loadings * self.kept, self.start.n_shared
+        options: Any = {"dtype": loadings.dtype, "device": loadings.device}
+        extra = torch.zeros((), **options)
+        if self.prior == "horseshoe":
+            salient, errors = loadings[:, k:], torch.exp(self.log_errors)
+            noise = torch.randn(errors.shape, generator=draws, **options)
+            loadings = torch.cat([loadings[:, :k], salient + errors * noise], dim=1)
+            weights = torch.from_numpy(self.scales.precision / self.start.spread**2)
+            weights = weights.to(loadings.device)[:, None]
+            extra = (weights * (salient**2 + errors**2) - torch.log(weights * errors**2)).sum() / 2
+        if self.prior == "penalty":
+            squares = (loadings[:, k:] ** 2).sum(dim=1)
+            squares = torch.zeros_like(self.rates).index_add(0, self.groups, squares)
+            extra = (self.rates * torch.sqrt(squares + self.rounded**2)).sum()
+        if self.prior == "relevance":
+            inner = loadings[:, :k].T @ loadings[:, :k] / 2
+            inner = inner + self.settings.ard_rate * torch.eye(k, **options)
+            extra = (len(self.support) / 2 + self.settings.ard_shape) * torch.logdet(inner)
+        bound = self._count_bound if self.tails == "counts" else self._value_bound
+        of_x = bound(loadings, batch[0], 0, batch[2])
+        of_y = bound(loadings[:, :k], batch[1], 1, batch[3])
+        n_batches = self.n_batches if self.training else self.n_parts
+        return (extra - n_batches * (of_x + of_y)) / self.n_rows
+
+    def _value_bound(self, loadings: Tensor, rows: Tensor, side: int, index: Tensor) -> Tensor:
         missing = torch.isnan(rows)
-        left = torch.where(missing, 0.0, rows - of.means[side])
+        left = torch.where(missing, 0.0, rows - self.means[side])
         seen = 1.0 - missing.double() if bool(missing.any()) else torch.ones_like(left[:1])
         # `Model` declares arrays, so the tensors are typed as Any.
-        tensors: Any = (loadings, torch.exp(of.log_scale[0]))
+        tensors: Any = (loadings, torch.exp(self.log_scale[0]))
         model: Any = Model(*tensors)
         weights = seen
         if self.tails == "entries":
@@ -157,13 +234,11 @@ class _Objective:
                     weights = found.weights
                 kept.latent[index], kept.covariance[index] = found.latent, found.covariance
         found = expected(left, seen, weights, model, self.tails, None, self.degrees)
-        bound: Tensor = (found.log_density - seen.sum(dim=1) * self.log_unit).sum()
+        bound: Tensor = (found.log_density - seen.sum(dim=1) * float(np.log(self.start.unit))).sum()
         return bound
 
-    def _count_bound(
-        self, of: _Parameters, loadings: Tensor, rows: Tensor, side: int, index: Tensor
-    ) -> Tensor:
-        model = CountModel(loadings, of.means[side], of.log_scale)
+    def _count_bound(self, loadings: Tensor, rows: Tensor, side: int, index: Tensor) -> Tensor:
+        model = CountModel(loadings, self.means[side], self.log_scale)
         with torch.no_grad():
             before, kept = self._last_posteriors(side, index, loadings)
             found = count_posteriors(rows, model, before, steps=_LOCAL_STEPS)
@@ -176,7 +251,7 @@ class _Objective:
     ) -> tuple[NormalPosteriors, NormalPosteriors]:
         """Return the last posteriors of rows `index` and of all rows, which start at the prior."""
         if not self.posteriors:
-            widths = self.start.loadings.shape[1], self.n_shared
+            widths = self.start.loadings.shape[1], self.start.n_shared
             for part, k in zip(self.parts, widths, strict=True):
                 n = part.shape[0]
                 eye = torch.eye(k, dtype=like.dtype, device=like.device).reshape(1, k * k)
@@ -184,11 +259,31 @@ class _Objective:
         kept = self.posteriors[side]
         return NormalPosteriors(kept.latent[index], kept.covariance[index]), kept
 
+    def result(self, elbo: FloatArray, converged: bool) -> VariationalFit:
+        """Return the parameters, in the units of the start, and what the prior selects."""
+        start, support, shrunk = self.start, self.support, None
+        values = {name: each.detach().cpu().numpy() for name, each in self.state_dict().items()}
+        found = start._replace(
+            loadings=values["loadings"] * values["kept"],
+            means=values["means"],
+            log_scale=values["log_scale"],
+        )
+        if self.tails != "counts":
+            found = found._replace(means=start.means + start.unit * found.means)
+        if self.prior == "horseshoe":
+            noise = 0.0 if self.tails == "counts" else found.noise
+            limit = least_scale(self.settings, noise / start.spread**2, self.parts[0].shape[0])
+            shrunk = self.scales.below(limit)
+            support = shrunk <= self.settings.horseshoe_probability
+        if self.prior == "penalty":
+            lengths = group_lengths(found.loadings[:, start.n_shared :], values["groups"])
+            support = (lengths > _ZERO * values["rounded"])[values["groups"]]
+        return VariationalFit(found, support, elbo, converged, shrunk)
+
 
 def fit_variational(
     parts: Sequence[Rows],
     start: Start,
-    n_shared: int,
     tails: Tails,
     sparsity: Sparsity | None,
     ard: bool,
@@ -206,171 +301,55 @@ def fit_variational(
     this prior shrinks to zero are left out. With `sparsity`, a second fit has a penalty or a
     horseshoe prior. The rows of W that it shrinks to zero are left out. The last fit has no prior.
     """
-    support = np.ones(len(start.loadings), dtype=bool)
-    options: dict[str, Any] = {"rng": search.rng, "device": device, "progress": progress}
-    priors, max_passes, shrunk = search.priors, search.max_iter, None
-    degrees = priors.degrees_of_freedom
-    if ard and n_shared:
-        objective = _Objective(parts, start, n_shared, tails, degrees)
-        found = _climb(
-            objective, support, _StreamedPrior(priors, relevance=True), max_passes, options
-        )
-        start, n_shared = _relevant(found.start, n_shared, tails)
+
+    def climbed(start: Start, support: NDArray[np.bool_], prior: _Prior) -> VariationalFit:
+        bound = _Bound(parts, start, support, prior, tails, search).to(device)
+        return _climbed(bound, search, device, progress)
+
+    support, shrunk = np.ones(len(start.loadings), dtype=bool), None
+    if ard and start.n_shared:
+        start = _relevant(climbed(start, support, "relevance").found, tails)
     if sparsity == "horseshoe" or start.penalty:
-        objective = _Objective(parts, start, n_shared, tails, degrees)
-        prior = _StreamedPrior(priors, sparsity == "horseshoe", penalty=start.penalty)
-        found = _climb(objective, support, prior, max_passes, options)
-        start, support, shrunk = found.start, found.support, found.shrunk
+        prior: _Prior = "horseshoe" if sparsity == "horseshoe" else "penalty"
+        start, support, _, _, shrunk = climbed(start, support, prior)
         check_support(support, sparsity or "auto")
-    objective = _Objective(parts, start, n_shared, tails, degrees)
-    found = _climb(objective, support, _StreamedPrior(priors), max_passes, options)
-    best = found.start
-    return VariationalFit(
-        *(best.loadings, best.means, best.log_scale, n_shared),
-        *(found.elbo, found.converged, shrunk),
-    )
+    return climbed(start, support, "none")._replace(shrunk=shrunk)
 
 
-class _Climbed(NamedTuple):
-    start: Start
-    support: NDArray[np.bool_]
-    elbo: FloatArray
-    converged: bool
-    shrunk: FloatArray | None
-
-
-def _climb(
-    objective: _Objective,
-    support: NDArray[np.bool_],
-    prior: _StreamedPrior,
-    max_passes: int,
-    options: dict[str, Any],
-) -> _Climbed:
+def _climbed(bound: _Bound, search: Search, device: Any, progress: Progress) -> VariationalFit:
     """Run Adam with decreasing learning rates, and return the parameters with the best bound."""
-    start, k = objective.start, objective.n_shared
-    n_rows = objective.n_rows
-    shifted = start._replace(means=start.means * (objective.tails == "counts"))
-    module = _Parameters(shifted, k, support, prior).to(options["device"])
-    scales = Scales(1.0, np.ones(len(support)), 1.0, 1.0)
-    groups = prior.settings.groups_of(start.varies)
-    rows = np.ones(len(support)) if start.lengths is None else start.lengths
-    lengths = group_lengths(rows[:, None], groups)
-    tips = np.maximum(_ROUNDED * lengths, _LEAST_ROUNDED)
-    penalties = prior.penalty / np.maximum(lengths, _LEAST_ROUNDED)
-    if not prior.settings.adaptive_penalty:
-        penalties = np.full(len(lengths), prior.penalty * start.unit)
-    rates, rounded, group = (
-        torch.from_numpy(each).to(options["device"]) for each in (penalties, tips, groups)
-    )
-
-    def precision() -> Tensor:
-        values = torch.from_numpy(scales.precision / start.spread**2)
-        return values.to(options["device"])[:, None]
-
-    def loss(batch: tuple[Tensor, ...], draws: torch.Generator) -> Tensor:
-        loadings = module.loadings * module.kept
-        extra = torch.zeros((), dtype=torch.float64, device=loadings.device)
-        if prior.horseshoe:
-            salient, errors = loadings[:, k:], torch.exp(module.log_errors)
-            noise = torch.randn(
-                errors.shape, generator=draws, dtype=errors.dtype, device=errors.device
-            )
-            loadings = torch.cat([loadings[:, :k], salient + errors * noise], dim=1)
-            weights = precision()
-            extra = (weights * (salient**2 + errors**2) - torch.log(weights * errors**2)).sum() / 2
-        if prior.penalty:
-            of_rows = (loadings[:, k:] ** 2).sum(dim=1)
-            of_groups = torch.zeros_like(rates).index_add(0, group, of_rows)
-            extra = (rates * torch.sqrt(of_groups + rounded**2)).sum()
-        if prior.relevance:
-            shared = loadings[:, :k]
-            inner = shared.T @ shared / 2
-            inner = inner + prior.settings.ard_rate * torch.eye(
-                k, dtype=inner.dtype, device=inner.device
-            )
-            extra = (len(support) / 2 + prior.settings.ard_shape) * torch.logdet(inner)
-        n_batches = objective.n_batches if module.training else objective.n_parts
-        return (extra - n_batches * objective.bound(module, loadings, batch)) / n_rows
-
-    def squares() -> FloatArray:
-        with torch.no_grad():
-            found = module.loadings[:, k:] ** 2 + torch.exp(2 * module.log_errors)
-        return np.asarray(found.sum(dim=1).cpu().numpy() / start.spread**2)
-
-    def batches(rng: np.random.Generator) -> Iterator[tuple[NDArray[Any], ...]]:
-        nonlocal scales
-        if prior.horseshoe:
-            for _ in range(_SCALE_STEPS):
-                scales = scales.updated(
-                    squares(), module.log_errors.shape[1], prior.settings.horseshoe_scale
-                )
-        yield from objective.batches(objective.n_batches, rng)
-
-    def all_rows() -> Iterator[tuple[NDArray[Any], ...]]:
-        yield from objective.batches(objective.n_parts, np.random.default_rng(0))
-
-    def value() -> float:
-        draws = torch.Generator(options["device"]).manual_seed(0)
-        tensors = (tuple(torch.from_numpy(a).to(options["device"]) for a in b) for b in all_rows())
-        with torch.no_grad():
-            return -float(np.mean([float(loss(batch, draws)) for batch in tensors]))
-
-    module.eval()
-    elbo, converged = [value()], False
-    best, kept = elbo[0], {name: v.clone() for name, v in module.state_dict().items()}
+    bound.eval()
+    elbo, converged = [bound.value()], False
+    best, kept = elbo[0], copied(bound)
     for rate in _RATES:
-        left = max_passes + 1 - len(elbo)
+        left = search.max_iter + 1 - len(elbo)
         if left <= 0:
             break
         history = train(
-            *(module, loss, batches, all_rows),
+            *(bound, bound.loss, bound.batches, bound.all_rows),
             max_epochs=left,
             patience=_PATIENCE,
-            least_gain=_LEAST_GAIN / n_rows,
+            least_gain=_LEAST_GAIN / bound.n_rows,
             learning_rate=rate,
             mixed=False,
-            seed=int(options["rng"].integers(2**63)),
-            device=options["device"],
-            progress=options["progress"],
+            seed=int(search.rng.integers(2**63)),
+            device=device,
+            progress=progress,
         )
         elbo += [-float(each) for each in history.held_out]
         converged = history.ended == "settled"
-        if -history.held_out[history.best - 1] > best or not prior.is_flat:
-            best = -float(history.held_out[history.best - 1])
-            kept = {name: v.clone() for name, v in module.state_dict().items()}
-        else:
-            module.load_state_dict(kept)
-    module.load_state_dict(kept)
-    found = {name: v.detach().cpu().numpy() for name, v in module.named_parameters()}
-    loadings = found["loadings"] * module.kept.cpu().numpy()
-    means, shrunk = found["means"], None
-    if objective.tails != "counts":
-        means = start.means + start.unit * means
-    if prior.horseshoe:
-        noise = 0.0 if objective.tails == "counts" else float(np.exp(found["log_scale"][0]))
-        n_foreground = objective.parts[0].shape[0]
-        shrunk = scales.below(least_scale(prior.settings, noise / start.spread**2, n_foreground))
-        support = shrunk <= prior.settings.horseshoe_probability
-    if prior.penalty:
-        support = (group_lengths(loadings[:, k:], groups) > _ZERO * tips)[groups]
-    return _Climbed(
-        start._replace(loadings=loadings, means=means, log_scale=found["log_scale"]),
-        support,
-        np.array([*elbo, best]) * n_rows,
-        converged,
-        shrunk,
-    )
+        reached = -float(history.held_out[history.best - 1])
+        if reached > best or bound.prior != "none":
+            best, kept = reached, copied(bound)
+        bound.load_state_dict(kept)
+    return bound.result(np.array([*elbo, best]) * bound.n_rows, converged)
 
 
-def _relevant(found: Start, n_shared: int, tails: Tails) -> tuple[Start, int]:
-    """Keep the shared columns that are not shrunk to zero; return the start and their number.
-
-    The columns that are kept are rotated to be orthogonal.
-    """
-    directions, lengths, _ = np.linalg.svd(found.loadings[:, :n_shared], full_matrices=False)
-    noise = 1.0 if tails == "counts" else float(np.exp(found.log_scale[0]))
-    kept = int((lengths**2 > PRUNED * noise).sum())
-    n_salient = found.loadings.shape[1] - n_shared
-    kept = max(kept, int(not n_salient))
+def _relevant(found: Start, tails: Tails) -> Start:
+    """Keep the shared columns that are not shrunk to zero, rotated to be orthogonal."""
+    shared, salient = np.split(found.loadings, [found.n_shared], axis=1)
+    directions, lengths, _ = np.linalg.svd(shared, full_matrices=False)
+    noise = 1.0 if tails == "counts" else found.noise
+    kept = max(int((lengths**2 > PRUNED * noise).sum()), int(not salient.shape[1]))
     shared = (directions * lengths)[:, :kept]
-    return found._replace(loadings=np.hstack([shared, found.loadings[:, n_shared:]])), kept
+    return found._replace(loadings=np.hstack([shared, salient]), n_shared=kept)

@@ -15,6 +15,7 @@ from contrast_core.probabilistic._row_posterior import (
     Model,
     RowPosteriors,
     Tails,
+    expected,
     linear_posterior,
     outer_products,
     patterns_of,
@@ -74,24 +75,14 @@ class FactorModel:
         return found
 
     def normal_log_densities(self, rows: Rows) -> FloatArray:
-        """Return the normal log-density of each row, (n,), for rows of every kind.
-
-        For complete rows it is computed from the projection on the principal axes of L and from the
-        residual, by Woodbury's identity and the determinant lemma.
-        """
-        axes, lengths, _ = np.linalg.svd(self.loadings, full_matrices=False)
-        noise, variances = self.noise_variance, lengths**2 + self.noise_variance
-        n_features, k = axes.shape
-        constant = n_features * np.log(2 * np.pi) + np.log(variances).sum()
+        """Return the normal log-density of each row, (n,), for rows of every kind."""
         complete = partial(  # keyword arrays become tensors if the rows are tensors
             _complete_log_densities,
             mean=self.mean,
-            axes=axes,
-            variances=variances,
-            noise=np.array(noise),
-            constant=np.array(constant + (n_features - k) * np.log(noise)),
+            loadings=self.loadings,
+            noise=np.array(self.noise_variance),
         )
-        function = by_completeness(complete, self.log_density) if rows.can_miss else complete
+        function = self.log_density if rows.can_miss else complete
         column: FloatArray = rows.map(function, 1, dense=True)
         return column[:, 0]
 
@@ -150,12 +141,8 @@ def _either(rows: Any, complete: Any, incomplete: Any) -> FloatArray:
     return found
 
 
-def _complete_log_densities(
-    rows: Any, mean: Any, axes: Any, variances: Any, noise: Any, constant: Any
-) -> Any:
-    """Return a column of log-densities; `constant` is minus twice the part common to all rows."""
-    centred = rows - mean
-    projected = centred @ axes
-    left = centred - projected @ axes.T
-    distance = (projected**2 / variances).sum(axis=1) + (left**2).sum(axis=1) / noise
-    return -0.5 * (constant + distance)[:, None]
+def _complete_log_densities(rows: Any, mean: Any, loadings: Any, noise: Any) -> Any:
+    """Return a column of normal log-densities of arrays or tensors."""
+    left = rows - mean
+    seen = 1 + 0 * left[:1]
+    return expected(left, seen, seen, Model(loadings, noise), "normal").log_density[:, None]

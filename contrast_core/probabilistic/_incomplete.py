@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import cycle
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 from contrast_core.linalg import fix_signs
 from contrast_core.moments import Moments, check_mix
+from contrast_core.probabilistic._contrastive_model import ContrastiveModel
 from contrast_core.probabilistic._observed_likelihood import ObservedRows
 from contrast_core.probabilistic._valid_range import ValidRange, check_gamma, largest_gamma
 from contrast_core.rows import Rows
@@ -51,22 +52,6 @@ class IncompleteRows(NamedTuple):
     names: tuple[str, ...] | None
 
 
-class IncompleteFit(NamedTuple):
-    """The model of rows with missing values, in the units of the data."""
-
-    components: FloatArray
-    lengths: FloatArray
-    noise_variance: float
-    gamma: float
-    valid: ValidRange
-    foreground_variance: FloatArray
-    background_variance: FloatArray
-    objective: float
-    start_objectives: FloatArray
-    n_iter: int
-    converged: bool
-
-
 def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> IncompleteRows:
     """Read foreground and backgrounds, and centre them by the means of the observed values.
 
@@ -99,7 +84,7 @@ def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> Inc
     )
     scale = float(np.sqrt(moments[0].total_variance / max(1.0, foreground @ seen.sum(axis=1))))
     return IncompleteRows(
-        ObservedRows.of(stacked / (scale or 1.0), seen, foreground, background, d),
+        ObservedRows.of(stacked / (scale or 1.0), seen, foreground, background),
         (foreground @ seen, background @ seen),
         means[0],
         np.asarray(np.sum(means[1:], axis=0)),
@@ -143,8 +128,12 @@ def _mean(values: FloatArray, seen: NDArray[np.bool_], weights: FloatArray) -> F
     return np.asarray(weights @ np.where(seen, values, 0.0) / (weights @ seen))
 
 
-def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -> IncompleteFit:
+def fit_incomplete(
+    data: IncompleteRows, gamma: object, d: int, max_iter: int
+) -> tuple[ContrastiveModel, dict[str, Any]]:
     """Maximise the likelihood of the observed values, from several starts.
+
+    Return the model, in the units of the data, and further fitted attributes.
 
     Raises
     ------
@@ -172,19 +161,22 @@ def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -
     shares = data.shares
     shift = float((shares[0] - strength * shares[1]).sum() * np.log(data.scale))
     squared = data.scale**2
-    return IncompleteFit(
-        components,
-        lengths * data.scale,
-        noise * squared,
+    model = ContrastiveModel(
         strength,
-        valid,
-        of_foreground * squared,
-        of_background * squared,
-        -float(best.fun) - shift,
-        np.array([-float(each.fun) - shift for each in found]),
-        int(best.nit),
-        converged,
+        valid.end,
+        components,
+        (lengths**2 + noise) * squared,
+        noise * squared,
+        (of_foreground * squared, of_background * squared),
     )
+    return model, {
+        "mean_": data.mean,
+        "background_mean_": data.background_mean,
+        "objective_": -float(best.fun) - shift,
+        "start_objectives_": np.array([-float(each.fun) - shift for each in found]),
+        "n_iter_": int(best.nit),
+        "converged_": converged,
+    }
 
 
 def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
@@ -239,7 +231,7 @@ def _least_ratio(rows: ObservedRows, start: FloatArray, d: int) -> float:
 
 
 def _maximum(rows: ObservedRows, start: FloatArray, gamma: float, max_iter: int) -> OptimizeResult:
-    n_features = rows.blocks[0].values.shape[1]
+    n_features = rows.values.shape[1]
     d = (len(start) - 1) // n_features
 
     def loss(flat: FloatArray) -> tuple[float, FloatArray]:
@@ -264,7 +256,7 @@ def _directions(data: IncompleteRows, gammas: Sequence[float], d: int) -> list[F
     """Return starts of the searches, (n_features, d): components of filled rows, then random."""
     x, y, plan = data.filled
     closed = [solve_contrasts(x, y, [gamma], d, plan).components[0].T for gamma in gammas]
-    n_values = sum(block.values.size for block in data.rows.blocks)
+    n_values = data.rows.values.size
     n_random = min(max(_MANY_STARTS // n_values, _FEWEST), _MOST)
     random = np.random.default_rng(0).standard_normal((n_random, *closed[0].shape))
     return [*closed, *random]

@@ -7,8 +7,6 @@ Therefore the posteriors of the latent variables suffice to compute it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +20,6 @@ from contrast_core.probabilistic._row_posterior import (
     outer_products,
     patterns_of,
 )
-from contrast_core.rows import ELEMENTS
 
 
 class ContrastiveLikelihood(NamedTuple):
@@ -40,18 +37,18 @@ class Ratio(NamedTuple):
     by_loadings: FloatArray
 
 
-class _Block(NamedTuple):
-    """Rows that are processed together, sorted by their pattern of observed values.
+class ObservedRows(NamedTuple):
+    """Foreground and background rows, sorted by their pattern of observed values.
 
-    values : ndarray of shape (b, n_features)
+    values : ndarray of shape (n, n_features)
         Centred rows, 0 where a value is missing.
     masks : ndarray of shape (P, n_features)
         One row for each pattern: 1 where a value is observed, else 0.
-    codes, starts : ndarrays of shape (b,) and (P,)
+    codes, starts : ndarrays of shape (n,) and (P,)
         The index of each row's pattern, ascending, and the first row of each pattern.
-    foreground, background : ndarray of shape (b,)
+    foreground, background : ndarray of shape (n,)
         Weight of each row in the two datasets, 0 in the one that it does not belong to. The weights
-        of each dataset sum to one over all blocks.
+        of each dataset sum to one.
     """
 
     values: FloatArray
@@ -61,7 +58,22 @@ class _Block(NamedTuple):
     foreground: FloatArray
     background: FloatArray
 
-    def sums(
+    @classmethod
+    def of(
+        cls,
+        values: FloatArray,
+        observed: NDArray[np.bool_],
+        foreground: FloatArray,
+        background: FloatArray,
+    ) -> ObservedRows:
+        """Sort rows by their pattern."""
+        masks, codes = patterns_of(observed)
+        order = np.argsort(codes, kind="stable")
+        starts = np.searchsorted(codes[order], np.arange(len(masks)))
+        sides = foreground[order], background[order]
+        return cls(values[order], masks, codes[order], starts, *sides)
+
+    def _sums(
         self, weights: FloatArray, latent: FloatArray, covariance: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Return weighted sums of products; the sum of a feature runs over its observed values.
@@ -80,35 +92,6 @@ class _Block(NamedTuple):
         inner = (self.masks.T @ of_patterns).reshape(n_features, d, d)
         return self.values.T @ weighted, inner
 
-
-@dataclass(frozen=True, eq=False)
-class ObservedRows:
-    """Foreground and background rows in blocks, which bound the memory for d x d systems."""
-
-    blocks: tuple[_Block, ...]
-
-    @classmethod
-    def of(
-        cls,
-        values: FloatArray,
-        observed: NDArray[np.bool_],
-        foreground: FloatArray,
-        background: FloatArray,
-        d: int,
-    ) -> ObservedRows:
-        """Sort rows by pattern into blocks; the number of components `d` limits their size."""
-        order = np.argsort(patterns_of(observed)[1], kind="stable")
-        n, n_features = values.shape
-        step = max(1, ELEMENTS // max(n_features, d * d))
-        blocks = []
-        for start in range(0, n, step):
-            some = order[start : start + step]
-            masks, codes = patterns_of(observed[some])
-            starts = np.searchsorted(codes, np.arange(len(masks)))
-            sides = foreground[some], background[some]
-            blocks.append(_Block(values[some], masks, codes, starts, *sides))
-        return cls(tuple(blocks))
-
     def likelihood(
         self, loadings: FloatArray, log_noise: float, gamma: float
     ) -> ContrastiveLikelihood:
@@ -122,20 +105,22 @@ class ObservedRows:
         ----------
         Li, Jones and Engelhardt 2020, Sec. 7.1.
         """
-        noise, value, by_log_noise = float(np.exp(log_noise)), 0.0, 0.0
-        by_loadings = np.zeros_like(loadings)
-        for block, found in self._posteriors(Model(loadings, noise)):
-            weights = block.foreground - gamma * block.background
-            cross, inner = block.sums(weights, found.latent, found.covariance)
-            times = np.einsum("fij,fj->fi", inner, loadings)
-            value += float(weights @ found.log_density)
-            by_loadings += (cross - times) / noise
-            # Expected squared residuals of the observed values.
-            left = float(weights @ (block.values**2).sum(axis=1))
-            left += float(((times - 2 * cross) * loadings).sum())
-            n_observed = float(weights @ block.masks.sum(axis=1)[block.codes])
-            by_log_noise -= 0.5 * (n_observed - left / noise)
-        return ContrastiveLikelihood(value, by_loadings, by_log_noise)
+        noise = float(np.exp(log_noise))
+        found, weights = (
+            self._posteriors(loadings, noise),
+            self.foreground - gamma * self.background,
+        )
+        cross, inner = self._sums(weights, found.latent, found.covariance)
+        times = np.einsum("fij,fj->fi", inner, loadings)
+        # Expected squared residuals of the observed values.
+        left = float(weights @ (self.values**2).sum(axis=1))
+        left += float(((times - 2 * cross) * loadings).sum())
+        n_observed = float(weights @ self.masks.sum(axis=1)[self.codes])
+        return ContrastiveLikelihood(
+            float(weights @ found.log_density),
+            (cross - times) / noise,
+            -0.5 * (n_observed - left / noise),
+        )
 
     def residual_ratio(self, loadings: FloatArray, ridge: float) -> Ratio:
         r"""Return the log ratio of the residuals of W in foreground and background.
@@ -149,23 +134,15 @@ class ObservedRows:
         """
         d = loadings.shape[1]
         tau = ridge * float((loadings**2).sum()) / d
-        found = [(block, each.latent) for block, each in self._posteriors(Model(loadings, tau))]
         # The ridge solutions z are the posterior means with tau as the noise variance.
-        lefts = [
-            (block.values * (block.values - latent @ loadings.T)).sum(axis=1)
-            for block, latent in found
-        ]
-        pairs = list(zip(found, lefts, strict=True))
-        x = sum(float(block.foreground @ left) for (block, _), left in pairs)
-        y = sum(float(block.background @ left) for (block, _), left in pairs)
-        by_loadings = np.zeros_like(loadings)
-        for block, latent in found:
-            weights = block.foreground / x - block.background / y
-            cross, inner = block.sums(weights, latent)
-            by_loadings -= 2 * (cross - np.einsum("fij,fj->fi", inner, loadings))
-            by_tau = float(weights @ (latent**2).sum(axis=1))
-            by_loadings += (2 * ridge / d * by_tau) * loadings
-        return Ratio(float(np.log(x / y)), by_loadings)
+        latent = self._posteriors(loadings, tau).latent
+        left = (self.values * (self.values - latent @ loadings.T)).sum(axis=1)
+        x, y = float(self.foreground @ left), float(self.background @ left)
+        weights = self.foreground / x - self.background / y
+        cross, inner = self._sums(weights, latent)
+        by_loadings = -2 * (cross - np.einsum("fij,fj->fi", inner, loadings))
+        by_tau = float(weights @ (latent**2).sum(axis=1))
+        return Ratio(float(np.log(x / y)), by_loadings + (2 * ridge / d * by_tau) * loadings)
 
     def expected_variances(
         self, components: FloatArray, lengths: FloatArray, noise: float
@@ -188,21 +165,15 @@ class ObservedRows:
         ndarrays of shape (d,)
         """
         d, axes = len(lengths), components.T
-        foreground, background = np.zeros((2, d))
-        for block, found in self._posteriors(Model(axes * lengths, noise)):
-            unseen = ((1 - block.masks) @ outer_products(axes)).reshape(-1, d, d)[block.codes]
-            through = lengths[:, None] * unseen  # W_u' v_u for each row
-            covariance = found.covariance.reshape(-1, d, d)
-            squared = np.einsum("nkj,nkl,nlj->nj", through, covariance, through)
-            squared += noise * np.diagonal(unseen, axis1=1, axis2=2)
-            squared += (block.values @ axes + np.einsum("nk,nkj->nj", found.latent, through)) ** 2
-            foreground += block.foreground @ squared
-            background += block.background @ squared
-        return foreground, background
+        found = self._posteriors(axes * lengths, noise)
+        unseen = ((1 - self.masks) @ outer_products(axes)).reshape(-1, d, d)[self.codes]
+        through = lengths[:, None] * unseen  # W_u' v_u for each row
+        covariance = found.covariance.reshape(-1, d, d)
+        squared = np.einsum("nkj,nkl,nlj->nj", through, covariance, through)
+        squared += noise * np.diagonal(unseen, axis1=1, axis2=2)
+        squared += (self.values @ axes + np.einsum("nk,nkj->nj", found.latent, through)) ** 2
+        return self.foreground @ squared, self.background @ squared
 
-    def _posteriors(self, model: Model) -> Iterator[tuple[_Block, RowPosteriors]]:
-        for block in self.blocks:
-            yield (
-                block,
-                expected(block.values, block.masks, block.masks, model, "normal", block.codes),
-            )
+    def _posteriors(self, loadings: FloatArray, noise: float) -> RowPosteriors:
+        model = Model(loadings, noise)
+        return expected(self.values, self.masks, self.masks, model, "normal", self.codes)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
 from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import FloatArray, check_count
 from contrast_core.moments import Moments
+from contrast_core.probabilistic._contrastive_model import ContrastiveModel
 from contrast_core.probabilistic._gibbs_posterior import GibbsPosterior
 from contrast_core.probabilistic._incomplete import fit_incomplete, incomplete_rows
 from contrast_core.probabilistic._latent_model import LatentModel, any_missing
@@ -24,7 +25,6 @@ from contrast_core.solve import (
     Design,
     OneContrast,
     Plan,
-    contrast_index,
     plan_for,
     solve_contrasts,
 )
@@ -241,24 +241,8 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     def _fit_incomplete(self, parts: Sequence[Rows], design: Design) -> Self:
         d = check_latent_dimension(self.n_components, parts[0].shape[1])
         data = incomplete_rows(parts, design.background_mix, d)
-        found = fit_incomplete(data, self.gamma, d, self.max_iter)
-        return self._set_fitted(
-            data.names,
-            mean_=data.mean,
-            background_mean_=data.background_mean,
-            objective_=found.objective,
-            n_iter_=found.n_iter,
-            converged_=found.converged,
-            start_objectives_=found.start_objectives,
-            **_described(
-                found.gamma,
-                found.valid.end,
-                found.components,
-                found.lengths**2 + found.noise_variance,
-                found.noise_variance,
-                (found.foreground_variance, found.background_variance),
-            ),
-        )
+        model, attributes = fit_incomplete(data, self.gamma, d, self.max_iter)
+        return self._set_fitted(data.names, **attributes, **model.described())
 
     def _check_moments(self, purpose: str = "other strengths are solved") -> None:
         if hasattr(self, "start_objectives_"):
@@ -284,7 +268,11 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         noise_variance = float(total - values.sum()) / (n_noise * (1 - gamma))
         if not noise_variance > 0:  # gamma is so close to the end that rounding decides
             raise valid.error(gamma)
+        variances = solution.foreground_variance, solution.background_variance
         model_variances = values / (1 - gamma)
+        model = ContrastiveModel(
+            gamma, valid.end, components, model_variances, noise_variance, variances
+        )
         n_features = foreground.n_features
         log_determinant = np.log(model_variances).sum() + n_noise * np.log(noise_variance)
         return self._set_fitted(
@@ -298,35 +286,5 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
             converged_=True,
             foreground_moments_=foreground,
             background_moments_=background,
-            **_described(
-                gamma,
-                valid.end,
-                components,
-                model_variances,
-                noise_variance,
-                (solution.foreground_variance, solution.background_variance),
-            ),
+            **model.described(),
         )
-
-
-def _described(
-    gamma: float,
-    gamma_max: float,
-    components: FloatArray,
-    model_variances: FloatArray,
-    noise_variance: float,
-    variances: tuple[FloatArray, FloatArray],
-) -> dict[str, Any]:
-    """Return the fitted attributes of a model, from its components, variances and noise."""
-    lengths = np.sqrt(np.maximum(model_variances - noise_variance, 0.0))
-    return {
-        "components_": components,
-        "loadings_": components.T * lengths,
-        "noise_variance_": noise_variance,
-        "gamma_": gamma,
-        "gamma_max_": gamma_max,
-        "contrastive_eigenvalues_": (1 - gamma) * model_variances,
-        "foreground_variance_": variances[0],
-        "background_variance_": variances[1],
-        "contrast_index_": contrast_index(*variances),
-    }

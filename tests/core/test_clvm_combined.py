@@ -13,7 +13,6 @@ from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _clvm_priors as priors
 from contrast_core.probabilistic._clvm_likelihood import Search
 from contrast_core.probabilistic._clvm_rows import RowLikelihood, observed_rows
-from contrast_core.probabilistic._clvm_start import starting_point
 from contrast_core.probabilistic._row_posterior import Model
 from contrast_core.rows import rows_of
 from tests.core.latent_samples import gappy, holes
@@ -105,23 +104,3 @@ def test_a_missing_value_and_units_change_no_selection() -> None:
         model = CLVM(**options).fit(c * X, background=c * Y)
         np.testing.assert_array_equal(model.selected_, whole.selected_)
         assert subspace_error(model.components_, whole.components_) < 0.01
-
-
-@pytest.mark.slow
-def test_rates_of_the_penalty_do_not_depend_on_units() -> None:
-    data, search = make_motion_sensors(300, 200), Search(2, 1, np.random.default_rng(0), 1e-6, 3000)
-    tails: Any = ("normal", "rows")
-    starts = [
-        starting_point(
-            *([rows_of(c * data.foreground), rows_of(c * data.background)], np.ones(23, bool)),
-            *(5, search, tail, 20.0),
-        )
-        for c in (1.0, 1e5)
-        for tail in tails
-    ]
-    for start, scaled in zip(starts[:2], starts[2:], strict=True):
-        assert start.penalty == scaled.penalty == 20.0
-        np.testing.assert_allclose(scaled.lengths, start.lengths, rtol=1e-3)
-        np.testing.assert_allclose(abs(scaled.loadings), abs(start.loadings), atol=1e-3)
-        assert not start.loadings[17:, 5:].any()
-        assert (start.lengths[17:] > 0).all()

@@ -88,7 +88,7 @@ def test_from_elsewhere_it_climbs_to_the_maximum(
     far = Start(
         loadings + 0.5 * np.random.default_rng(1).normal(size=(8, 2)),
         np.array([em.mean_, em.background_mean_]),
-        *(np.ones(1), unit, 1.0, np.ones(8, bool), np.zeros((2, 8))),
+        *(np.ones(1), 1, unit, 1.0, np.ones(8, bool), np.zeros((2, 8))),
     )
     start = "contrast_core.probabilistic._clvm.starting_point"
     monkeypatch.setattr(start, lambda *_: far)
@@ -273,12 +273,13 @@ def test_rows_that_are_streamed_give_the_same_model(tmp_path: Path) -> None:
 
 
 @FEW
-@pytest.mark.parametrize("c", [1e-4, 1e5])
-def test_shift_scale_and_constants(c: float) -> None:
+@pytest.mark.parametrize(("c", "sparsity"), [(1e-4, None), (1e5, None), (1e5, 2.0)])
+def test_shift_scale_and_constants(c: float, sparsity: float | None) -> None:
     X, Y, _, _ = generated(120, 100, 6)
-    plain = fit(X, Y, robust="rows", max_iter=20)
+    options: dict[str, Any] = {"robust": "rows", "max_iter": 20, "sparsity": sparsity}
+    plain = fit(X, Y, **options)
     padded = [np.hstack([c * (rows + 3), np.full((len(rows), 1), 2.0)]) for rows in (X, Y)]
-    other = fit(*padded, robust="rows", max_iter=20)
+    other = fit(*padded, **options)
     np.testing.assert_allclose(abs(other.components_[:, :-1]), abs(plain.components_), atol=1e-3)
     assert other.noise_variance_ == pytest.approx(c**2 * plain.noise_variance_, rel=1e-3)
     assert not other.salient_loadings_[-1].any()

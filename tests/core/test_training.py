@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from contrast_core.deep._training import train  # noqa: E402
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 SLOPE = np.array([2.0, -1.0, 0.5], dtype=np.float32)
 
 
@@ -91,22 +90,6 @@ def test_without_anything_held_out_the_last_weights_are_kept() -> None:
     assert np.isnan(history.held_out).all()
 
 
-@pytest.mark.parametrize("held_out", [True, False])
-def test_going_on_is_as_if_there_had_been_no_end(held_out: bool) -> None:
-    """Train in three parts, in which the last weights are not always the best ones."""
-    long, parts = Regression(noise=2.0), Regression(noise=2.0)
-    options = {"learning_rate": 0.1, "patience": 50}
-    whole = long.fit(held_out, max_epochs=9, **options)
-    history = None
-    for n_epochs in (3, 1, 5):
-        history = parts.fit(held_out, max_epochs=n_epochs, before=history, **options)
-    for name in ("training", "held_out", "best", "ended"):
-        np.testing.assert_array_equal(getattr(history, name), getattr(whole, name))
-    np.testing.assert_array_equal(weights(parts), weights(long))
-    np.testing.assert_array_equal(history.state.weights["weight"], whole.state.weights["weight"])
-    assert not held_out or whole.best < 9  # otherwise the best weights are the last ones
-
-
 def test_going_on_after_it_settled_waits_anew() -> None:
     task = Regression(noise=2.0)
     first = task.fit(learning_rate=0.1)
@@ -114,11 +97,3 @@ def test_going_on_after_it_settled_waits_anew() -> None:
     assert first.ended == "settled"
     assert again.ended == "settled" and len(again.training) >= len(first.training) + 5
     assert again.best >= first.best
-
-
-@needs_cuda
-def test_on_a_gpu_it_finds_the_same() -> None:
-    task = Regression()
-    task.fit(device="cuda")
-    assert task.module.weight.device.type == "cuda"
-    np.testing.assert_allclose(weights(task), SLOPE, atol=0.05)
