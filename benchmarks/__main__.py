@@ -15,26 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common.runner import run
 
-TABLES = {
-    "dense data in memory": ("speed", "sweep"),
-    "more features than rows": ("wide",),
-    "rows from chunks and dask": ("out_of_core", "cluster"),
-    "cells, beside scanpy's PCA and ContrastiveVI": ("cells", "cvae"),
-    "images larger than memory": ("large_images",),
-    "a GPU": ("gpu",),
-    "the napari plugin": ("napari_live", "napari_window"),
-    "packages that others published": ("peers",),
-}
+NAMED = ("cluster", "cvae", "large_images", "napari_live", "napari_window", "peers", "sweep")
 
 if __name__ == "__main__":
-    sys.exit(
-        run(
-            Path(__file__).resolve().parent,
-            __doc__,
-            TABLES,
-            when_named=(
-                *("sweep", "cluster", "cvae", "large_images", "napari_live", "napari_window"),
-                "peers",
-            ),
-        )
-    )
+    sys.exit(run(Path(__file__).resolve().parent, __doc__, when_named=NAMED))

@@ -3,9 +3,9 @@
 The current versions of the packages are installed for the length of the run. The first part tests
 whether they find the same subspaces as this suite once their conventions are converted;
 docs/coming_from.md lists the conversions in a table. Sines are of the largest principal angle. The
-second part measures how well known groups separate with all defaults. The third part shows where
-the packages depart from the papers or from what a caller would expect. `benchmarks/speed.py`
-compares the times.
+second part measures how well known groups separate with all defaults. The third part prints the
+figures of that page on where the packages depart from the papers. `benchmarks/speed.py` compares
+the times.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sklearn.decomposition import PCA
 from benchmarks.common.measures import accuracy, silhouette
 from benchmarks.common.peers import installed
 from benchmarks.common.report import Report, run
-from contrast_core import CPCA, PCPCA, CPCAStar, contrast_path
+from contrast_core import CPCA, PCPCA, CPCAStar
 from contrast_core.datasets import digits_on_photos, load_mouse_protein, make_four_groups
 from contrast_core.linalg import subspace_error
 
@@ -66,15 +66,6 @@ def quietly(call: Callable[[], Any]) -> Any:
         return call()
 
 
-def outcome(call: Callable[[], Any]) -> str:
-    """Return the error that a call raises as text, or "runs" if it raises none."""
-    try:
-        quietly(call)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "runs"
-
-
 def centred(*sets: Any) -> list[Any]:
     return [rows - rows.mean(axis=0) for rows in sets]
 
@@ -88,8 +79,8 @@ def rho_scores(module: Any, X: Any, Y: Any) -> Any:
     return model.target_proj
 
 
-def fitted_gcpca(module: Any, X: Any, Y: Any, **options: Any) -> Any:
-    model = module.gcPCA(normalize_flag=False, **options)
+def fitted_gcpca(module: Any, X: Any, Y: Any) -> Any:
+    model = module.gcPCA(normalize_flag=False, method="v4")
     quietly(lambda: model.fit(X, Y))
     return model
 
@@ -154,34 +145,10 @@ def same_subspaces(report: Report, found: dict[str, Any]) -> None:
             difference(f"{title}: posterior means", own, scores * signs, SINE)
 
 
-def largest_and_smallest_in_turn(X: Any, Y: Any, limit: float, count: int) -> tuple[Any, Any]:
-    """Return gcPCA's orthogonal components, computed with this suite.
-
-    The component with the largest index is found and projected out, then the one with the smallest
-    index, and so on in turn.
-    """
-    ends: tuple[list[Any], list[Any]] = [], []
-    # The span of the data is determined once, so that removing components does not change it.
-    values, vectors = np.linalg.eigh(sum(np.cov(part.T, bias=True) for part in (X, Y)))
-    kept = vectors[:, values * limit >= values[-1]]
-    X, Y = X @ kept, Y @ kept
-    for i in range(count):
-        foreground, background = (Y, X) if i % 2 else (X, Y)
-        star = CPCAStar(1, beta=1, condition_limit=1e13).fit(foreground, background=background)
-        ends[i % 2].append(kept @ star.components_[0])
-        X, Y = (part - part @ star.components_.T @ star.components_ for part in (X, Y))
-    return np.array(ends[0]), np.array(ends[1][::-1])
-
-
 def same_directions(report: Report, found: dict[str, Any]) -> None:
-    """Compare gcPCA's index, method "v4", and its orthogonal form, "v4.1"."""
+    """Compare the directions of gcPCA, method "v4", with those of the suite."""
     if "generalized_contrastive_PCA" not in found:
         return
-
-    def show(text: str, ours: Any, theirs: Any) -> None:
-        sine = max(subspace_error(a[None], b[None]) for a, b in zip(ours, theirs, strict=True))
-        report.measured(f"gcPCA {text}: sine", sine, most=SINE)
-
     package, mouse = found["generalized_contrastive_PCA"], load_mouse_protein()
     groups = make_four_groups()
     for name, *sets in (
@@ -195,14 +162,12 @@ def same_directions(report: Report, found: dict[str, Any]) -> None:
         if d < X.shape[1]:  # gcPCA keeps the min(n, m, D) leading directions of the pooled data
             pooled = np.linalg.eigvalsh(X.T @ X / len(X) + Y.T @ Y / len(Y))[::-1]
             limit = pooled[0] / np.sqrt(pooled[d - 1] * pooled[d])
-        directions = fitted_gcpca(package, X, Y, method="v4").loadings_.T
+        directions = fitted_gcpca(package, X, Y).loadings_.T
         star = CPCAStar(len(directions), beta=1, condition_limit=limit).fit(X, background=Y)
         for part, end in ((slice(0, 5), "largest"), (slice(-5, None), "smallest")):
-            show(f"v4, five directions, {end} index", star.directions_[part], directions[part])
-        orthogonal = fitted_gcpca(package, X, Y, method="v4.1").loadings_.T
-        largest, smallest = largest_and_smallest_in_turn(X, Y, limit, 6)
-        show("v4.1, orthogonal, three largest", largest, orthogonal[:3])
-        show("v4.1, orthogonal, three smallest", smallest, orthogonal[-3:])
+            pairs = zip(star.directions_[part], directions[part], strict=True)
+            sine = max(subspace_error(a[None], b[None]) for a, b in pairs)
+            report.measured(f"gcPCA, five directions, {end} index: sine", sine, most=SINE)
 
 
 def default_views(name: str, module: Any, X: Any, Y: Any) -> list[Any]:
@@ -214,7 +179,7 @@ def default_views(name: str, module: Any, X: Any, Y: Any) -> list[Any]:
     if name == "rhopca":
         return [rho_scores(module, X, Y)]
     if name == "generalized_contrastive_PCA":
-        model = fitted_gcpca(module, X, Y, method="v4")
+        model = fitted_gcpca(module, X, Y)
         model.transform(X, Y)
         return [model.Ra_transformed_[:, :2]]
     return [CPCA().fit(X, background=Y).transform(X)]
@@ -234,105 +199,26 @@ def by_default(found: dict[str, Any]) -> None:
 
 
 def departures(found: dict[str, Any]) -> None:
-    """Print where each package departs from its paper or from what a caller would expect."""
+    """Print the figures of docs/coming_from.md on where packages depart from their papers."""
     mice = load_mouse_protein()
     X, Y = mice.foreground, mice.background
-    told = {
-        "contrastive": of_contrastive,
-        "contrastive-cv": of_contrastive,
-        "pcpca": of_pcpca,
-        "generalized_contrastive_PCA": of_gcpca,
-    }
-    for name, depart in told.items():
-        if name in found:
-            for what, value in depart(found[name], X, Y).items():
-                print(f"  {name}: {what}: {value}")
+    if "pcpca" in found:
+        # Variances 10, 5, 1 against 0, 0, 1: the valid range is gamma' < 1.
+        axes = np.vstack([np.eye(3), -np.eye(3)]) * np.sqrt(3)
+        sets = axes * np.sqrt([10.0, 5.0, 1.0]), axes * [0.0, 0.0, 1.0]
+        peer = found["pcpca"].PCPCA(n_components=2)
+        bound = peer.get_gamma_bound(*(rows.T for rows in sets))
+        exact = PCPCA().fit(sets[0], background=sets[1]).gamma_max_
+        print(f"  pcpca: get_gamma_bound {bound:.2f}; the end of the range {exact:.2f}")
+    if "generalized_contrastive_PCA" in found:
+        sets = centred(X, Y)
+        model = fitted_gcpca(found["generalized_contrastive_PCA"], *sets)
+        star = CPCAStar(1, beta=1, condition_limit=1e13).fit(sets[0], background=sets[1])
+        values = f"{model.objective_values_[0]:.3f}; {star.contrast_index_[0]:.3f}"
+        print(f"  gcPCA: objective_values_ where n = 2 m; the index: {values}")
     for few in (Y, Y[:40]) if "rhopca" in found else ():
-        scores = rho_scores(found["rhopca"], X, few), CPCAStar().fit(X, background=few).transform(X)
-        text = ", ".join(f"{silhouette(each, mice.labels):.2f}" for each in scores)
-        print(
-            f"  rhopca, {len(few)} background rows of 77 features: silhouette, CPCAStar's: {text}"
-        )
-
-
-def of_contrastive(module: Any, X: Any, Y: Any) -> dict[str, object]:
-    rng = np.random.default_rng(0)
-    wide = rng.normal(size=(60, 1100)), rng.normal(size=(1000, 1100))
-    moved, reduced, zero, one = (
-        module.CPCA(standardize=False, n_components=k) for k in (2, 2, 2, 1)
-    )
-    manual = {"alpha_selection": "manual"}
-    np.random.seed(0)  # noqa: NPY002 - the package's clustering uses the global generator
-    alphas = module.CPCA(standardize=False).fit_transform(X, Y, return_alphas=True)[1]
-    scores = moved.fit_transform(X + 5.0, Y + 5.0, alpha_value=2.0, **manual)
-    new = moved.transform(X + 5.0, alpha_value=2.0, **manual)
-    reduced.fit(*wide)
-    zero.fit(X, Y)
-    kernel = outcome(
-        lambda: module.Kernel_CPCA().fit_transform(X, Y, alpha_value=1.0, **manual),
-    )
-    representatives = contrast_path(X, background=Y).representative_alphas
-    return {
-        "automatic alphas; Algorithm 2's": f"{np.round(alphas, 3)}; {np.round(representatives, 3)}",
-        "n_components=1, automatic": outcome(lambda: one.fit_transform(X, Y)),
-        "features moved by 5, means of the scores; by transform": (
-            f"{np.round(scores.mean(axis=0), 1)}; {np.round(new.mean(axis=0), 1)}"
-        ),
-        "transform with more than 1000 features": outcome(
-            lambda: reduced.transform(wide[0], alpha_value=1.0, **manual)
-        ),
-        "Kernel_CPCA": kernel,
-        "alpha_value=0 (PCA)": outcome(lambda: zero.transform(X, alpha_value=0, **manual)),
-    }
-
-
-def of_pcpca(module: Any, X: Any, Y: Any) -> dict[str, object]:
-    x, y = (rows.T for rows in centred(X, Y))
-    ratio = len(X) / len(Y)
-
-    def fitted(gamma: float, x: Any = x, y: Any = y) -> Any:
-        model = module.PCPCA(n_components=2, gamma=gamma * ratio)
-        quietly(lambda: model.fit(x, y))
-        return model
-
-    end = PCPCA().fit(X, background=Y).gamma_max_
-    beyond = {gamma: fitted(gamma) for gamma in (0.9, 1.5)}
-    # Variances 10, 5, 1 against 0, 0, 1: the valid range is gamma' < 1.
-    axes = np.vstack([np.eye(3), -np.eye(3)]) * np.sqrt(3)
-    sets = axes * np.sqrt([10.0, 5.0, 1.0]), axes * [0.0, 0.0, 1.0]
-    bound = module.PCPCA(n_components=2).get_gamma_bound(*(rows.T for rows in sets))
-    exact = PCPCA().fit(sets[0], background=sets[1]).gamma_max_
-    moved = np.linalg.qr(fitted(0.2, X.T + 5.0, Y.T + 5.0).W_mle)[0].T
-    turned = subspace_error(moved, PCPCA(gamma=0.2).fit(X, background=Y).components_)
-    return {
-        f"gamma'={gamma} of at most {end:.3f}, no error": (
-            f"sigma^2 = {model.sigma2_mle:.3f}, W is {model.W_mle.dtype}"
-        )
-        for gamma, model in beyond.items()
-    } | {
-        "get_gamma_bound; the end of the range": f"{bound:.2f}; {exact:.2f}",
-        "features moved by 5 turn the subspace by a sine of": f"{turned:.2f}",
-        "sample() returns": fitted(0.2).sample(),
-    }
-
-
-def of_gcpca(module: Any, X: Any, Y: Any) -> dict[str, object]:
-    X, Y = centred(X, Y)
-    star = CPCAStar(1, beta=1, condition_limit=1e13).fit(X, background=Y)
-    model, moved = fitted_gcpca(module, X, Y), fitted_gcpca(module, X + 5.0, Y + 5.0)
-    few, every = (
-        fitted_gcpca(module, X, Y, method="v4.1", Ncalc=k).loadings_[:, :1].T for k in (3, np.inf)
-    )
-    turned = subspace_error(moved.loadings_[:, :1].T, star.directions_)
-    return {
-        "objective_values_ where n = 2 m; the index": (
-            f"{model.objective_values_[0]:.3f}; {star.contrast_index_[0]:.3f}"
-        ),
-        "orthogonal, Ncalc=3 turns the first component by a sine of": (
-            f"{subspace_error(few, every):.2f}"
-        ),
-        "features moved by 5 turn the first direction by a sine of": f"{turned:.2f}",
-    }
+        value = silhouette(rho_scores(found["rhopca"], X, few), mice.labels)
+        print(f"  rhopca, {len(few)} background rows of 77 features: silhouette {value:.2f}")
 
 
 def main(report: Report) -> None:

@@ -22,14 +22,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common.runner import run
 
-PAPERS = {
-    "Abid, Zhang, Bagaria and Zou: contrastive PCA": ("cpca",),
-    "Li, Jones and Engelhardt: probabilistic contrastive PCA": ("pcpca",),
-    "An online algorithm for contrastive PCA": ("cpca_star",),
-    "Severson, Ghosh and Ng: contrastive latent variable models": ("clvm", "cvae"),
-    "PCA++": ("pca_pp", "pca_pp_cells"),
-}
-
 if __name__ == "__main__":
     needs = {"cvae": "torch", "pcpca": "arviz", "pca_pp_cells": "scanpy"}
-    sys.exit(run(Path(__file__).resolve().parent, __doc__, PAPERS, needs=needs))
+    sys.exit(run(Path(__file__).resolve().parent, __doc__, needs=needs))

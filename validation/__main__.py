@@ -16,13 +16,5 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common.runner import run
 
-STUDIES = {
-    "automatic choices": ("automatic_contrast", "dimension", "sparse_cpca"),
-    "significance": ("significance", "donors", "designs"),
-    "responses of cells": ("responses",),
-    "images": ("frames", "structured_background", "image_verdicts"),
-    "real data with labels": ("track_record",),
-}
-
 if __name__ == "__main__":
-    sys.exit(run(Path(__file__).resolve().parent, __doc__, STUDIES))
+    sys.exit(run(Path(__file__).resolve().parent, __doc__))

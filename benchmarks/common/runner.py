@@ -17,17 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(
     folder: Path,
     description: str | None,
-    groups: Mapping[str, Sequence[str]],
     *,
     needs: Mapping[str, str] | None = None,
     when_named: Sequence[str] = (),
 ) -> int:
     """Run the files of a folder, each in its own process, and return 0 if all their bounds hold.
 
-    `groups` maps each heading to its files. `needs` maps a file to the module that it requires. A
-    file in `when_named` runs only if the command line names it.
+    `needs` maps a file to the module that it requires. A file in `when_named` runs only if the
+    command line names it.
     """
-    names = [name for group in groups.values() for name in group]
+    names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
     parser = argparse.ArgumentParser(
         prog=f"python {folder.name}",
         description=description,
@@ -37,20 +36,17 @@ def run(
     options = parser.parse_args()
     if unknown := sorted(set(options.names) - set(names)):
         parser.error(f"nothing is called {', '.join(unknown)}; there are {', '.join(names)}")
-    chosen = options.names or [name for name in names if name not in when_named]
     missed, short = [], []
-    for heading, group in groups.items():
-        for name in (name for name in group if name in chosen):
-            print(f"\n== {name}: {heading}", flush=True)
-            needed = (needs or {}).get(name)
-            if needed is not None and find_spec(needed) is None:
-                print(f"left out: it needs {needed}")
-                continue
-            file = folder / name if (folder / name).is_dir() else folder / f"{name}.py"
-            status, rows = _run_file(str(file))
-            short += [f"{name}: {row}" for row in rows]
-            if status:
-                missed.append(name)
+    for name in options.names or [name for name in names if name not in when_named]:
+        print(f"\n== {name}", flush=True)
+        needed = (needs or {}).get(name)
+        if needed is not None and find_spec(needed) is None:
+            print(f"left out: it needs {needed}")
+            continue
+        status, rows = _run_file(str(folder / f"{name}.py"))
+        short += [f"{name}: {row}" for row in rows]
+        if status:
+            missed.append(name)
     if short:
         print("\nshort of the paper, the reason with each row above:", *short, sep="\n  ")
     print("\n" + (f"not reached in: {', '.join(missed)}" if missed else "all reached"))

@@ -154,12 +154,6 @@ def digits_on_photographs(n_frames: int) -> Film:
     return Film(data.foreground, data.background, data.clean, (28, 28))
 
 
-def digits_on_stripes(n_frames: int, rng: np.random.Generator) -> Film:
-    """Return digits behind stripes whose strength differs from frame to frame."""
-    clean = digits_on_photos(n_frames).clean
-    return Film(clean + striped(n_frames, rng), striped(n_frames, rng), clean, (28, 28))
-
-
 def blobs_on_photographs(n_frames: int, rng: np.random.Generator) -> Film:
     """Return two bright blobs at random places on crops of photographs.
 
@@ -195,13 +189,6 @@ def twitching_square(n: int = 300, m: int = 250, seed: int = 0) -> tuple[Any, An
     signal[:, 2:5, 3:7] = rng.normal(1.0, 1.0, size=(n, 1, 1))
     signal = signal.reshape(n, -1)
     return signal + background(n), background(m), signal
-
-
-def striped(n_frames: int, rng: np.random.Generator) -> Any:
-    frames = np.stack([stripes((28, 28), rng) for _ in range(n_frames)])
-    strength = rng.lognormal(sigma=0.5, size=(n_frames, 1, 1))
-    noise = 0.05 * rng.normal(size=frames.shape)
-    return (0.2 * strength * frames + noise).reshape(n_frames, -1)
 
 
 def relative_frame_error(estimate: Any, clean: Any, noisy: Any) -> float:
