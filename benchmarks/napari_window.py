@@ -6,8 +6,6 @@
   (at most 0.1 s), as the median of five runs, each of which reads the images anew. The same time in
   an idle window is printed beside it, because the machine blocks the event loop now and then
   without our work.
-- Adding layers: adding the layer of a result takes at most 1.5 times as long as adding an array of
-  zeros of the same shape with `add_image`, as medians of processor seconds over the five runs.
 - Cancelling while the plugin reads, solves (in a process) or removes: how long the click takes (at
   most 0.1 s), and how long it takes until the work has ended (at most 0.3 s).
 """
@@ -33,20 +31,14 @@ class Pulse:
     """Timer of the longest pause between two turns of the event loop."""
 
     def __init__(self) -> None:
-        self.restart()
-        self._timer = QTimer()
-        self._timer.timeout.connect(self._beat)
-        self._timer.start(0)
+        self.longest, self._last = 0.0, time.perf_counter()
+        self.timer = QTimer()
+        self.timer.timeout.connect(self._beat)
+        self.timer.start(0)
 
     def _beat(self) -> None:
         now = time.perf_counter()
         self.longest, self._last = max(self.longest, now - self._last), now
-
-    def restart(self) -> None:
-        self.longest, self._last = 0.0, time.perf_counter()
-
-    def stop(self) -> None:
-        self._timer.stop()
 
 
 def wait(until: Any = lambda: False, seconds: float = 300) -> None:
@@ -57,46 +49,25 @@ def wait(until: Any = lambda: False, seconds: float = 300) -> None:
 
 
 def runs(report: Report, viewer: Viewer, dock: Any, name: str) -> None:
-    """Measure how long five runs block the window, and how long adding their layers takes."""
-    found = [one_run(viewer, dock) for _ in range(REPEATS)]
-    blocked, idle, added, bare = np.median(found, axis=0)
-    what = f"{name}: blocked until results arrive (idle {idle:.3f})"
-    report.measured(what, blocked, most=0.1)
-    report.measured("  adding a result / a bare layer", added / bare, most=1.5)
-
-
-def one_run(viewer: Viewer, dock: Any) -> tuple[float, float, float, float]:
-    """Return how long a run and an idle window block, and the seconds to add two layers.
-
-    The first layer is the run's result, and the second one is an array of zeros of the same shape.
-    """
-    pulse = Pulse()
-    wait(seconds=2)
-    idle = pulse.longest
-    added: list[tuple[Any, float, float]] = []
-    original = dock.results._make
-
-    def make(shown: Any, kind: str) -> None:
-        longest, start = pulse.longest, time.process_time()
-        original(shown, kind)
-        added.append((shown.layers[kind], longest, time.process_time() - start))
-
-    dock.results._make = make
-    pulse.restart()
-    dock.run.native.click()
-    wait(lambda: not dock.cancel.enabled)
-    pulse.stop()
-    dock.results._make = original
-    wait(lambda: dock._examiner.is_quiet)
-    layer, blocked, took = added[0]
-    zeros = np.zeros(layer.data.shape, dtype=np.float32)
-    start = time.process_time()
-    bare = viewer.add_image(zeros, name="bare", contrast_limits=(0, 1), visible=layer.visible)
-    beside = time.process_time() - start
-    for each in (bare, *(layer for layer, *_ in added)):
-        viewer.layers.remove(each)
-    wait(seconds=0.05)
-    return blocked, idle, took, beside
+    """Measure how long five runs block the window until their results are shown."""
+    found, own = [], list(viewer.layers)
+    for _ in range(REPEATS):
+        longest = []
+        for start, until in (
+            (lambda: None, lambda: False),
+            (dock.run.native.click, lambda: not dock.cancel.enabled),
+        ):
+            pulse = Pulse()
+            start()
+            wait(until, 2 if not longest else 300)
+            pulse.timer.stop()
+            longest.append(pulse.longest)
+        wait(lambda: dock._examiner.is_quiet)
+        found.append(longest)
+        for layer in [each for each in viewer.layers if each not in own]:
+            viewer.layers.remove(layer)
+    idle, blocked = np.median(found, axis=0)
+    report.measured(f"{name}: blocked (idle {idle:.3f})", blocked, most=0.1)
 
 
 def cancelled(report: Report, dock: Any, doing: str) -> None:

@@ -3,8 +3,7 @@
 The data have 50,000 x 2000 float32 values. A few chunks are made once and used repeatedly, so that
 neither a disk nor a random generator is timed. The limit is the time that BLAS needs for the
 symmetric products of such chunks alone, without reading or shifting them. The calls alternate, and
-times are medians of CPU seconds on one thread. Dask runs in the same process. Memory is measured in
-a separate process, beyond its imports and chunks.
+times are medians of CPU seconds on one thread. Dask runs in the same process.
 """
 
 from __future__ import annotations
@@ -16,17 +15,12 @@ import dask.array as da
 import numpy as np
 from dask.delayed import delayed
 
-from benchmarks.common.measures import in_a_process, peak_memory, seconds
+from benchmarks.common.measures import seconds
 from benchmarks.common.report import Report, run
 from contrast_core import SecondMoments
 from contrast_core.linalg import add_products
 
 D, CHUNK, N_CHUNKS, FEW = 2000, 4096, 13, 4  # the limit is measured on FEW products
-
-
-def make_pool() -> list[Any]:
-    rng = np.random.default_rng(0)
-    return [rng.standard_normal((CHUNK, D), np.float32) + np.float32(3) for _ in range(4)]
 
 
 def chunks(pool: list[Any], n_chunks: int) -> Iterator[Any]:
@@ -39,17 +33,9 @@ def products(rows: Any) -> None:
         add_products(rows, out)
 
 
-def memory(n_chunks: int, precision: Any) -> float:
-    """Return the memory in GB that the moments of `n_chunks` chunks need."""
-    pool = make_pool()
-    SecondMoments.from_data(pool[0][:300, :10])  # imports what is loaded on first use
-    before = peak_memory()
-    SecondMoments.from_chunks(chunks(pool, n_chunks), precision=precision)
-    return peak_memory() - before
-
-
 def main(report: Report) -> None:
-    pool = make_pool()
+    rng = np.random.default_rng(0)
+    pool = [rng.standard_normal((CHUNK, D), np.float32) + np.float32(3) for _ in range(4)]
     # Each chunk is a separate task, as if it were read from a file, so that dask can free it.
     read = delayed(lambda i: pool[i % len(pool)], pure=False)
     blocks = [da.from_delayed(read(i), (CHUNK, D), np.float32) for i in range(N_CHUNKS)]
@@ -68,11 +54,6 @@ def main(report: Report) -> None:
     report.measured("dask / the plain loop", by_dask / plain, most=1.1)
     same = np.abs(other.covariance - found.covariance).max()
     report.measured("  difference of covariances", float(same), most=1e-12)
-    unit = (CHUNK * D + D**2) * 8 / 2**30  # one chunk and one D x D matrix in float64
-    for precision in ("double", "single"):
-        few, many = (in_a_process(memory, n, precision) for n in (N_CHUNKS // 2, 4 * N_CHUNKS))
-        report.measured(f"GB, {precision}, 200,000 rows", many, most=5 * unit)
-        report.measured("  of those of 25,000 rows", many / few, most=1.1 + 0.01 / few)
 
 
 if __name__ == "__main__":

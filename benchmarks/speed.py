@@ -1,4 +1,4 @@
-"""Speed on dense data in memory, compared with peers, the papers' algorithms and PCA.
+"""Speed on dense data in memory, compared with peers and the plain generalised eigenproblem.
 
 Times are medians of three in CPU seconds on one BLAS thread. Both sides of a ratio alternate in the
 same process, so that a busy machine does not distort it. The data of 10,000 x 10,000 and the wide
@@ -14,13 +14,11 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from sklearn.decomposition import PCA
 
 from benchmarks.common.measures import excess, seconds
 from benchmarks.common.peers import installed
 from benchmarks.common.report import Report, run
 from contrast_core import CPCA, PCPCA, PCAPlusPlus, SecondMoments, contrast_path
-from contrast_core.linalg import add_products
 
 N = 5000
 
@@ -53,17 +51,7 @@ def path(report: Report, contrastive: Any) -> None:
 
 
 def likelihood(report: Report, pcpca: Any) -> None:
-    """Time PCPCA on complete data and with missing values.
-
-    The peer takes centred data with features as rows.
-    """
-    X, Y = expression_like(500)
-    x, y = (X - X.mean(axis=0)).T, (Y - Y.mean(axis=0)).T
-    peer = pcpca.PCPCA(n_components=2, gamma=0.5)
-    (slow, _), (fast, _) = seconds(
-        lambda: peer.fit(x, y), lambda: PCPCA(2, gamma=0.5).fit(X, background=Y)
-    )
-    report.measured("PCPCA at one contrast, D = 500, pcpca / ours", slow / fast)
+    """Time PCPCA with missing values. The peer takes data with features as rows."""
     rng = np.random.default_rng(0)
     X, Y = (rng.normal(size=(500, 50)) for _ in range(2))
     for rows in (X, Y):
@@ -111,36 +99,8 @@ def groups(report: Report) -> None:
     report.measured("moments within 50 groups / without", grouped / plain, most=1.1)
 
 
-def pca(report: Report) -> None:
-    """Time cPCA at one contrast, compared with PCA of all rows."""
-    X, Y = expression_like(2000)
-    both, plain = np.vstack([X, Y]), PCA(2, svd_solver="covariance_eigh")
-    (slow, _), (fast, _) = seconds(
-        lambda: plain.fit(both), lambda: CPCA(alpha=1.0).fit(X, background=Y)
-    )
-    report.measured("CPCA(alpha=1) / PCA of all rows, D = 2000", fast / slow, most=1.0)
-    rows, products = np.ascontiguousarray(X), np.zeros((2000, 2000))
-    (limit, _), (moments, _) = seconds(
-        lambda: add_products(rows, products), lambda: SecondMoments.from_data(X)
-    )
-    what = "moments of 5000 x 2000, share of the rate of symmetric products"
-    report.measured(what, limit / moments, least=0.6)
-
-
 def pairs(report: Report) -> None:
     """Time PCA++, compared with the plain generalised eigenproblem."""
-    X, positive = paired(4000, 2000)
-
-    def published() -> None:
-        """Compute the eigenvectors of the truncated inverse of S multiplied by S+."""
-        values, vectors = np.linalg.eigh(X.T @ X / len(X))
-        inverse = (vectors[:, -100:] / values[-100:]) @ vectors[:, -100:].T
-        np.linalg.eig(inverse @ ((X.T @ positive + positive.T @ X) / (2 * len(X))))
-
-    literal = PCAPlusPlus(5, truncation=100, exchangeable=False)
-    (slow, _), (fast, _) = seconds(published, lambda: literal.fit(X, positive=positive))
-    what = "PCA++ from rows, D = 2000, s = 100, inverse(S) S+ by eig / ours"
-    report.measured(what, slow / fast, least=6)
     X, positive = paired(10_000, 10_000)
     [(fast, _)] = seconds(lambda: PCAPlusPlus(5).fit(X, positive=positive), repeats=1)
     covariance, cross = X.T @ X, X.T @ positive
@@ -185,7 +145,6 @@ def main(report: Report) -> None:
         path(report, contrastive)
         likelihood(report, import_module("pcpca"))
         wide(report, contrastive)
-    pca(report)
     groups(report)
     pairs(report)
 

@@ -90,8 +90,7 @@ def test_the_gpu_benchmark_says_in_words_that_there_is_none(
 @pytest.mark.slow
 def test_the_gpu_benchmark_runs_on_the_processor() -> None:
     pytest.importorskip("torch", reason="torch is not installed")
-    size = ("--rows", "400", "--features", "30", "--repeats", "1")
-    done = python(str(ROOT / "benchmarks" / "gpu.py"), "--device", "cpu", *size)
+    done = python(str(ROOT / "benchmarks" / "gpu.py"), "cpu", "400", "30", "1")
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("the bound holds\n")
 

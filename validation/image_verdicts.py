@@ -7,10 +7,8 @@ that rectangle shows signal, it is learnt from a strip beside the image instead.
 result, relative to the clean image, is compared with that of the best among filters at several
 settings.
 
-    CONTRAST_DATA=... python -m validation.image_verdicts [tuning]
-
-The thresholds of the verdicts were chosen on the images and draws of "tuning". By default the study
-uses other parts of the pictures, other simulated cells and other draws.
+The thresholds of the verdicts were chosen on other parts of the pictures, other simulated cells and
+other draws.
 
 Bounds: where a filter leaves a fifth less of the error than ours, a verdict names a filter in at
 least 80% of the cases. Where ours leaves the smallest error, there is no verdict in at least 90% of
@@ -20,7 +18,6 @@ which is not among the filters.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -83,28 +80,28 @@ def _cut(image: Any, at: tuple[int, int]) -> Any:
     return image[at[0] : at[0] + SIDE, at[1] : at[1] + SIDE]
 
 
-def pictures(folder: Path, tuning: bool) -> dict[str, Any]:
+def pictures(folder: Path) -> dict[str, Any]:
     made = {}
     flies = np.load(folder / "microscopy" / "fly_cells_3ch.npz")["image"].astype(float)
     for field, channel in np.ndindex(2, 3):
         image = gaussian_filter(flies[field, channel], 0.7)
-        for i, part in enumerate(parts(image, 2, 0 if tuning else 2)):
+        for i, part in enumerate(parts(image, 2, 2)):
             made[f"fly cells {field}{channel}{i}"] = part
     plate = np.load(folder / "microscopy" / "transfluor_fields.npz")["image"].astype(float)
     flat = gaussian_filter(plate.mean(axis=0), 25)
-    for field in (3, 20, 37, 50) if tuning else (8, 14, 26, 44):
+    for field in (8, 14, 26, 44):
         image = gaussian_filter(plate[field] / flat, 0.7)
         made[f"plate {field}"] = parts(image, 1, 0)[0]
     speckles = np.load(folder / "microscopy" / "speckles_2ch.npz")["image"].astype(float)
     for channel in (0, 1):
         image = gaussian_filter(speckles[channel], 1)[::2, ::2]
-        for i, part in enumerate(parts(image, 2, 0 if tuning else 2)):
+        for i, part in enumerate(parts(image, 2, 2)):
             made[f"nuclei {channel}{i}"] = part
     for seed in range(4):
-        clean = cells_behind_fringes((SIDE, SIDE), random_state=seed + (10 if tuning else 20)).clean
+        clean = cells_behind_fringes((SIDE, SIDE), random_state=seed + 20).clean
         made[f"made cells {seed}"] = scaled(clean.astype(float))
     for seed in range(2):
-        rng = np.random.default_rng(seed + (5 if tuning else 7))
+        rng = np.random.default_rng(seed + 7)
         made[f"discs {seed}"] = scaled(cells((SIDE, SIDE), rng, empty=BOX))
     try:
         from skimage import data
@@ -112,7 +109,7 @@ def pictures(folder: Path, tuning: bool) -> dict[str, Any]:
         return made
     for name in ("camera", "coins", "moon", "cell"):
         image = gaussian_filter(getattr(data, name)().astype(float), 0.7)
-        made[name] = parts(image, 1, 0 if tuning or min(image.shape) < 2 * SIDE else 1)[0]
+        made[name] = parts(image, 1, int(min(image.shape) >= 2 * SIDE))[0]
     return made
 
 
@@ -152,15 +149,14 @@ def main(report: Report) -> None:
     if folder is None:
         print("left out: CONTRAST_DATA does not name the folder of the larger data")
         return
-    tuning = "tuning" in sys.argv[1:]
     rows = []
-    images = list(pictures(folder, tuning).items())
+    images = list(pictures(folder).items())
     for i in np.random.default_rng(0).permutation(
         len(images)
     ):  # the first images are a random sample
         name, clean = images[i]
         for j, kind in enumerate(KINDS):
-            rng = np.random.default_rng([1 if tuning else 2, i, j])
+            rng = np.random.default_rng([2, i, j])
             ours, best, filter_name, said = judged(clean, kind, rng)
             rows.append((kind, ours, best, said))
             words = ", ".join(sorted(said))

@@ -1,15 +1,6 @@
 """Which types and which cells respond: `cx.tl.contrasts` and `cx.tl.response` against bounds.
 
-    python -m validation.responses [types] [speed] [screen] [mixscape]
-
-"types" and "speed" use simulated data, and "screen" uses real data in the folder that CONTRAST_DATA
-names. "mixscape" uses simulated screens; it compares with `pertpy`'s Mixscape if the variable
-PERTPY names a Python that has pertpy.
-
-types: one of six cell types of 1,500 to 60 cells has an effect, in ten seeds. The test is repeated
-with shuffled conditions.
-
-speed: CPU seconds for eight types of 20,000 cells x 2,000 genes, on one BLAS thread.
+    python -m validation.responses [screen] [mixscape]
 
 screen: the data are the cells of papalexi_2replicates whose guide has more than .8 of the reads.
 Values are log1p of counts scaled to the median total, centred by each replicate's non-targeting
@@ -23,10 +14,11 @@ projects onto the difference of the two means on the genes that differ (Wilcoxon
 come from drawing cells with replacement within each guide, with fixed directions. Three constants
 of `condition_shift` (ridge, shrinkage, components) were chosen on these areas.
 
-mixscape: 30% to 90% of 400 cells respond by 1, 2 or 4 standard deviations along a direction of 40
-of 400 genes. Library size and cell cycle vary too. The measure is the area of responders against
-all other cells. Mixscape's score is `pvec`, the perturbation score; its area is .5 if Mixscape
-finds too few genes.
+mixscape: in simulated screens, 30% to 90% of 400 cells respond by 1, 2 or 4 standard deviations
+along a direction of 40 of 400 genes. Library size and cell cycle vary too. The measure is the area
+of responders against all other cells. If the variable PERTPY names a Python that has pertpy, its
+Mixscape is compared: its score is `pvec`, the perturbation score, and its area is .5 if it finds
+too few genes.
 """
 
 from __future__ import annotations
@@ -48,14 +40,11 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 import scanpy_ext as cx
-from benchmarks.common.measures import seconds
 from benchmarks.common.report import Report, run
 from benchmarks.common.tasks import data_folder
 from contrast_core import CPCAStar, condition_shift, responders
 
 FloatArray = NDArray[np.float64]
-DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
-SIZES = {"a": 1500, "b": 800, "c": 400, "d": 200, "e": 100, "f": 60}
 STRONG = ["JAK2", "IFNGR1", "STAT1", "IFNGR2", "SMAD4", "IRF1"]
 VISIBLE = [*STRONG, "BRD4", "CUL3", "MYC"]
 SCORES = ["PCA", "cPCA*", "response", "Mixscape"]
@@ -78,63 +67,10 @@ numpy.savez(sys.argv[2], **found)
 """
 
 
-def counts_of(
-    rng: np.random.Generator, n: int, n_genes: int, rates: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def log_counts(rng: np.random.Generator, rates: FloatArray) -> FloatArray:
     counts = rng.poisson(np.exp(np.clip(rates, -8, 6))).astype(float)
     totals = counts.sum(axis=1, keepdims=True) + 1
-    return counts, np.log1p(counts / totals * np.median(totals))
-
-
-def six_types(seed: int, responds: str) -> ad.AnnData:
-    rng = np.random.default_rng(seed)
-    kind, n_genes = np.repeat(list(SIZES), list(SIZES.values())), 500
-    n = len(kind)
-    rates = rng.normal(-1, 1.2, n_genes) + rng.normal(0, 0.4, (n, 1))
-    rates = rates + rng.normal(size=(n, 10)) @ rng.normal(0, 0.25, (10, n_genes))
-    for code in range(len(SIZES)):
-        rates[kind == list(SIZES)[code]] += rng.normal(0, 0.5, n_genes)
-    stimulated = rng.random(n) < 0.5
-    genes = rng.choice(n_genes, 30, replace=False)
-    moved = np.zeros(n_genes)
-    moved[genes] = rng.choice([-0.7, 0.7], 30)
-    rates = rates + moved * (stimulated & (kind == responds))[:, None]
-    adata = ad.AnnData(sp.csr_matrix(counts_of(rng, n, n_genes, rates)[1].astype(np.float32)))
-    adata.obs["type"] = kind
-    adata.obs["condition"] = np.where(stimulated, "stim", "ctrl")
-    return adata
-
-
-def types(report: Report) -> None:
-    """Which of six types has an effect, and the intervals where the conditions are shuffled."""
-    first, contains = 0, []
-    for seed in range(10):
-        responds = list(SIZES)[seed % len(SIZES)]
-        adata = six_types(seed, responds)
-        cx.tl.contrasts(adata, **DESIGN, by="type")
-        first += cx.get.contrasts(adata).index[0] == responds
-        shuffled = np.random.default_rng(seed).permutation(adata.obs["condition"].to_numpy())
-        adata.obs["condition"] = shuffled
-        cx.tl.contrasts(adata, **DESIGN, by="type")
-        table = cx.get.contrasts(adata)
-        contains += ((table["ratio_low"] <= 1) & (table["ratio_high"] >= 1)).to_list()
-    report.measured("the type that responds is first, of 10", first, least=10)
-    share = float(np.mean(contains))
-    report.measured(f"shuffled: intervals with 1, of {len(contains)} levels", share, least=0.9)
-
-
-def speed(report: Report) -> None:
-    """CPU seconds of `contrasts` for eight types."""
-    from benchmarks.cells import typed_cells
-
-    adata = typed_cells(20_000, 0.06)
-    rng = np.random.default_rng(1)
-    adata.obs["type"] = rng.integers(0, 8, adata.n_obs).astype(str)
-    adata.obs["donor"] = rng.integers(0, 6, adata.n_obs).astype(str)
-    given = {"by": "type", "mask_var": None}
-    for donor in (None, "donor"):
-        [(taken, _)] = seconds(lambda d=donor: cx.tl.contrasts(adata, **DESIGN, **given, donor=d))
-        report.measured(f"eight types, donor={donor}: seconds", taken, most=1.5)
+    return np.log1p(counts / totals * np.median(totals))
 
 
 def areas(
@@ -295,16 +231,13 @@ def simulated_screen(seed: int, share: float, effect: float) -> tuple[FloatArray
     for _ in range(12):  # bisection for the size at which the means differ by `effect` sd
         size = (low + high) / 2
         draws = [
-            counts_of(np.random.default_rng(seed), n, n_genes, rates + each * moved)[1]
-            for each in (0.0, size)
+            log_counts(np.random.default_rng(seed), rates + each * moved) for each in (0.0, size)
         ]
         difference = draws[1].mean(0) - draws[0].mean(0)
         length = np.linalg.norm(difference)
         found = length / (draws[0] @ difference / length).std()
         low, high = (size, high) if found < effect else (low, size)
-    return counts_of(
-        np.random.default_rng(seed + 1), n, n_genes, rates + size * np.outer(true, moved)
-    )[1], true
+    return log_counts(np.random.default_rng(seed + 1), rates + size * np.outer(true, moved)), true
 
 
 def mixscape(report: Report) -> None:
@@ -373,4 +306,4 @@ def _pertpy(sets: dict[str, tuple[FloatArray, NDArray[Any]]]) -> dict[str, Float
 
 
 if __name__ == "__main__":
-    run(types, speed, screen, mixscape)
+    run(screen, mixscape)

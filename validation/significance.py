@@ -1,7 +1,6 @@
 """Level and power of the tests, and the accuracy of the estimates, on simulated and real data.
 
     python -m validation.significance [rows] [units] [shifts] [false_findings] [ratios] [dimensions]
-        [times]
 
 Studies of level and power draw 1,000 simulated datasets; the variable SETS sets another number. The
 level is 5% everywhere.
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import os
 from itertools import product
-from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,14 +63,13 @@ def _with(sd: FloatArray, *added: float) -> FloatArray:
 
 def rows(report: Report) -> None:
     """Share of datasets (50 + 50 rows, 10 features) with each component significant by rows."""
-    plain, decaying = np.ones(10), np.linspace(2, 0.5, 10)
+    plain = np.ones(10)
     shared = np.where(np.arange(10) == 0, 7.0, 1.0)
     # Standard deviations of the foreground and the background, and how many components are real.
     kinds = {
         "nothing": (plain, plain, 0),
         "nothing, t rows 3": (plain, plain, 0),
         "nothing, lognormal rows": (plain, plain, 0),
-        "nothing, decaying spectrum": (decaying, decaying, 0),
         "nothing, one strong shared direction": (shared, shared, 0),
         "nothing but scale, one shared": (3 * shared, shared, 0),
         "one of 44": (_with(plain, 43), plain, 1),
@@ -259,36 +256,5 @@ def dimensions(report: Report) -> None:
         report.measured(what, found.count(own), least=0.85 * N_DRAWS)
 
 
-def times(report: Report) -> None:
-    """CPU seconds of `condition_test` on 20,000 sparse cells x 2,000 genes of 12 donors."""
-    from benchmarks.cells import typed_cells
-
-    cells = typed_cells(20_000, 0.06).X
-    owners = np.random.default_rng(1).integers(12, size=cells.shape[0])
-    treated, marks = owners < 6, []
-
-    def bar(labels: Any, **_: Any) -> Any:
-        for chosen in labels:
-            marks.append(process_time())
-            yield chosen
-
-    for alpha, bound in ((2.0, 0.1), ("auto", 0.4)):
-        marks[:] = [process_time()]
-        condition_test(
-            CPCA(2, alpha=alpha),
-            cells[treated],
-            background=cells[~treated],
-            units=owners[treated],
-            background_units=owners[~treated],
-            n_permutations=30,
-            random_state=0,
-            progress=bar,
-        )
-        steps = np.diff(marks)
-        report.measured(f"alpha={alpha}: until the first relabelling", steps[0])
-        what = "  a relabelling and component"
-        report.measured(what, float(np.median(steps[1:])) / 2, most=bound)
-
-
 if __name__ == "__main__":
-    run(rows, units, shifts, false_findings, ratios, dimensions, times, threads=1)
+    run(rows, units, shifts, false_findings, ratios, dimensions)

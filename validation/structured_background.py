@@ -1,7 +1,6 @@
 """Removal of structured background from single images, real and simulated.
 
-    CONTRAST_DATA=... python -m validation.structured_background [milled] [made_patterns]
-        [strong_lines]
+    CONTRAST_DATA=... python -m validation.structured_background [milled] [strong_lines]
 
 The studies need CONTRAST_DATA. The peers from scikit-image with PyWavelets, bm3d, pystripe and
 pyvsnr are left out if these packages are not installed. Errors are squared errors after the best
@@ -24,51 +23,16 @@ from benchmarks.common.measures import seconds
 from benchmarks.common.report import Report, run
 from benchmarks.common.tasks import data_folder
 from contrast_core.images import suppress_background
-from tests.core.images.pictures import (
-    PATTERNS,
-    curtains,
-    haze,
-    noisy,
-    relative_error,
-    scan_lines,
-    standard,
-    white,
-)
+from tests.core.images.pictures import curtains, noisy, relative_error, scan_lines
 
 EMPTY = 96
 CHANNELS = ("nuclei", "actin", "third")
-BOUNDS = {
-    "stripes": 0.30,
-    "grid": 0.035,
-    "fringes": 0.08,
-    "brick": 0.35,
-    "gravel": 0.45,
-    "white": 0.08,
-}
-FIXED = {"stripes": 0.27, "gravel": 0.38}  # with the background's strength held
-STATED = ("white", "haze")  # where a peer is better, and no bound against the peers holds
 
 
 def clean_cells(folder: Path, channel: int) -> Any:
     fields = np.load(folder / "microscopy" / "fly_cells_3ch.npz")["image"]
     image = gaussian_filter(fields[0, channel].astype(float), 0.7)[100:484, 100:484]
     return (image - image.min()) / (np.percentile(image, 99.9) - image.min())
-
-
-def patterns(folder: Path, shape: tuple[int, int], rng: np.random.Generator) -> dict[str, Any]:
-    textures = np.load(folder / "textures" / "skimage_cc0_textures.npz")
-    names = list(textures["names"])
-
-    def cut(name: str) -> Any:
-        return textures["images"][names.index(name)][: shape[0], : shape[1]].astype(float)
-
-    lines = {"scan lines": scan_lines, "curtains": curtains}
-    made = {name: make(shape, rng) for name, make in (PATTERNS | lines).items()}
-    made["brick"], made["gravel"] = (
-        standard(cut("brick")),
-        standard(gaussian_filter(cut("gravel"), 1)),
-    )
-    return made | {"white": white(shape, rng), "haze": haze(shape, rng)}
 
 
 def emptiest(clean: Any) -> Any:
@@ -177,31 +141,6 @@ def best_peer(image: Any, clean: Any) -> tuple[float, str]:
     return min((relative_error(each, clean, image), name) for name, each in peers(image, area))
 
 
-def made_patterns(report: Report) -> None:
-    """Patterns over three channels of fly cells; the background is an empty area of 96 x 96 pixels.
-
-    The strength of the background is estimated in each place, or held constant. The best peer and
-    the verdicts are printed beside the errors.
-    """
-    for channel, name in enumerate(CHANNELS):
-        clean, rng = clean_cells(data_folder(), channel), np.random.default_rng(0)
-        mask = emptiest(clean)
-        for kind, pattern in patterns(data_folder(), clean.shape, rng).items():
-            image = noisy(clean, pattern, rng)
-            result = suppress_background(image, mask)
-            fixed = suppress_background(image, mask, background_strength="constant")
-            error = relative_error(result.denoised, clean, image)
-            held = relative_error(fixed.denoised, clean, image)
-            peer, whose = best_peer(image, clean)
-            said = [verdict.kind for verdict in result.verdicts]
-            print(f"{kind} on {name}; {whose} {peer:.3f}; {', '.join(said)}")
-            most = min(BOUNDS.get(kind, np.inf), np.inf if kind in STATED else peer)
-            report.measured("varying strength", error, most=most)
-            report.measured("constant strength", held, most=FIXED.get(kind, np.inf))
-            if kind == "white":
-                report.bound("  the verdict names white noise", "unstructured background" in said)
-
-
 def strong_lines(report: Report) -> None:
     """Scan lines and curtains of twice the cells' strength with little noise.
 
@@ -252,4 +191,4 @@ if __name__ == "__main__":
     if data_folder() is None:
         print("left out: CONTRAST_DATA does not name the folder of the larger data")
         sys.exit()
-    run(milled, made_patterns, strong_lines)
+    run(milled, strong_lines)

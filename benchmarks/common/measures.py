@@ -86,16 +86,10 @@ def _on_one_thread(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def peak_memory() -> float:
-    """Return the peak memory of this process in GB, since its start or since `forget_peak`."""
+    """Return the peak memory of this process in GB, since its start."""
     with open("/proc/self/status") as status:
         [line] = [line for line in status if line.startswith("VmHWM")]
     return int(line.split()[1]) / 2**20
-
-
-def forget_peak() -> None:
-    """Reset the peak memory to the memory that is in use now (Linux only)."""
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
 
 
 def excess(c_x: Any, c_y: Any, alphas: Any, components: Any) -> float:
