@@ -2,7 +2,7 @@
 
 Without names the benchmarks take fifty minutes. Each file states what it measures and its bounds,
 and fails if a bound is missed. A file that installs another package says so. The benchmarks
-`peers`, `cvae`, `cluster`, `sweep`, `large_images` and those of the napari plugin run only if they
+`peers`, `cvae`, `cluster`, `sweep`, `large_images` and `napari_live` run only if they
 are named. The napari window needs a screen.
 """
 
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.common.runner import run
 
-NAMED = ("cluster", "cvae", "large_images", "napari_live", "napari_window", "peers", "sweep")
+NAMED = ("cluster", "cvae", "large_images", "napari_live", "peers", "sweep")
 
 if __name__ == "__main__":
     sys.exit(run(Path(__file__).resolve().parent, __doc__, when_named=NAMED))

@@ -25,7 +25,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from benchmarks.common.measures import in_a_process, peak_memory, silhouette
 from benchmarks.common.report import Report, run
-from benchmarks.common.tasks import data_folder
+from benchmarks.common.tasks import data_folder, log_normalised
 from contrast_core import CLVM, CPCA, CVAE
 
 N_CELLS, N_GENES = 100_000, 2_000
@@ -36,16 +36,11 @@ SETS = {
 }
 
 
-def logarithms(counts: Any) -> Any:
-    totals = np.asarray(counts.sum(axis=1)).ravel()
-    return np.log1p((sp.diags(1e4 / totals) @ counts).toarray())
-
-
 def linear(method: Any) -> Any:
     """Return a function that fits a method to log counts of some cells and scores all cells."""
 
     def scores(counts: Any, used: Any, treated: Any) -> Any:
-        logs = logarithms(counts)
+        logs = log_normalised(counts)
         model = method().fit(logs[used], background=logs[used & ~treated])
         return model.transform(logs)
 
@@ -79,7 +74,7 @@ def cells(folder: Path) -> None:
     for name, (path, column) in SETS.items():
         adata = anndata.read_h5ad(folder / path)
         counts = sp.csr_matrix(adata.X)
-        genes = np.sort(np.argsort(logarithms(counts).var(axis=0))[-1000:])
+        genes = np.sort(np.argsort(log_normalised(counts).var(axis=0))[-1000:])
         counts, who = counts[:, genes], adata.obs[column].astype(str).to_numpy()
         treated = (adata.obs["condition"].astype(str) != "ctrl").to_numpy()
         for method, embed in methods.items():

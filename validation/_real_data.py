@@ -7,13 +7,20 @@ names. All preparation is without labels; cells and genes are subsampled with fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.common.digits import SIDE, small_scenes
-from contrast_core.datasets import digits_on_photos, load_mouse_protein, make_motion_sensors
+from benchmarks.common.tasks import log_normalised
+from contrast_core.datasets import (
+    ContrastData,
+    digits_on_photos,
+    load_mouse_protein,
+    make_motion_sensors,
+)
 
 N_CELLS = 400  # of each patient or donor, at most
 N_GENES = 500
@@ -59,12 +66,41 @@ def tasks(data: Path | None) -> Iterator[Task]:
 
 
 def nulls(data: Path | None) -> list[Callable[[np.random.Generator], Task]]:
-    """Return functions that draw datasets without an effect from a random generator."""
-    larger: list[Callable[[np.random.Generator], Task]] = []
+    """Return functions that draw datasets without an effect from a random generator.
+
+    The sets are mice, control wells of half of the plates, and cells of ten guides without effect,
+    whose background got non-targeting guides.
+    """
+    task = mice()
+    animals = np.concatenate([task.units, task.background_units])
+    parts = [("mice dealt out", np.vstack([task.foreground, task.background]), animals, 18, None)]
     if data is not None:
-        wells, guides = cell_painting_table(data), knock_outs(data, INACTIVE)
-        larger = [lambda rng: halves_of_controls(wells, rng), lambda rng: inactive(guides, rng)]
-    return [dealt_mice, *larger]
+        table, guides = cell_painting_table(data), knock_outs(data, INACTIVE)
+        wells = table[table["Metadata_Compound"] == "DMSO"]
+        plates = wells["Metadata_Plate"].to_numpy(str)
+        profiles, half = wells.filter(regex="^(?!Metadata)").to_numpy(float), len(set(plates)) // 2
+        parts += [
+            ("control wells", profiles, plates, half, None),
+            ("guides without effect", guides.foreground, guides.units, 10, guides),
+        ]
+    return [partial(dealt, *each) for each in parts]
+
+
+def dealt(
+    name: str, rows: Any, units: Any, n_front: int, behind: Task | None, rng: np.random.Generator
+) -> Task:
+    """Return the rows of randomly chosen units, half of which have the label "one".
+
+    The background is that of the task `behind`, or else the rows of all other units.
+    """
+    order = rng.permutation(np.unique(units))
+    front = np.isin(units, order[:n_front])
+    labels = np.where(np.isin(units[front], order[: n_front // 2]), "one", "other")
+    background, others = rows[~front], units[~front]
+    if behind is not None:
+        background, others = behind.background, behind.background_units
+    parts = (rows[front], background, labels, units[front], others)
+    return Task(f"null: {name}", "dealt label", *parts, null=True)
 
 
 def mice() -> Task:
@@ -109,17 +145,7 @@ def _pixels_in_fours(frames: Any) -> Any:
     return frames.reshape(-1, SIDE // 2, 2, SIDE // 2, 2).mean(axis=(2, 4)).reshape(len(frames), -1)
 
 
-class Frames(NamedTuple):
-    """Frames with the picture that each was cropped from."""
-
-    foreground: Any
-    background: Any
-    labels: Any
-    units: Any
-    background_units: Any
-
-
-def digits_on_scenes(data: Path) -> Frames:
+def digits_on_scenes(data: Path) -> ContrastData:
     """Return digits at a quarter of their strength on seven scenes, and crops of eight others."""
     mnist = np.load(data / "mnist" / "mnist_train_subset.npz")
     small = small_scenes(data)
@@ -134,14 +160,8 @@ def digits_on_scenes(data: Path) -> Frames:
         kept += [windows[pictures, *places].reshape(N_FRAMES, -1), pictures]
     digit = mnist["images"][:N_FRAMES].reshape(N_FRAMES, -1) / 255.0
     labels = mnist["labels"][:N_FRAMES].astype(int)
-    return Frames(crops[0] + digit / 4, backgrounds[0], labels, crops[1], backgrounds[1])
-
-
-def log_normalised(counts: Any, total: float = 1e4) -> Any:
-    """Return log1p of counts that are scaled to the same total in every cell."""
-    dense = counts.toarray() if hasattr(counts, "toarray") else np.asarray(counts)
-    dense = dense.astype(float)
-    return np.log1p(dense * (total / dense.sum(axis=1, keepdims=True)))
+    parts = (crops[0] + digit / 4, backgrounds[0], labels)
+    return ContrastData(*parts, units=crops[1], background_units=backgrounds[1])
 
 
 def _cells(data: Path, file: str, unit: str) -> tuple[Any, Any, Any]:
@@ -221,37 +241,3 @@ def knock_outs(data: Path, targets: list[str] = ACTIVE) -> Task:
         *(guide[chosen], guide[untargeted]),
         folds=np.array([order[each] for each in guide[chosen]]),
     )
-
-
-def dealt_mice(rng: np.random.Generator) -> Task:
-    """Return all mice, dealt out anew to foreground, background and genotypes."""
-    task = mice()
-    rows = np.vstack([task.foreground, task.background])
-    units = np.concatenate([task.units, task.background_units])
-    order = rng.permutation(np.unique(units))
-    front = np.isin(units, order[:18])
-    labels = np.where(np.isin(units[front], order[:9]), "one", "other")
-    parts = (rows[front], rows[~front], labels, units[front], units[~front])
-    return Task("null: mice dealt out", "dealt label", *parts, null=True)
-
-
-def halves_of_controls(table: Any, rng: np.random.Generator) -> Task:
-    """Return the control wells of half of the plates, with those of the others as background."""
-    controls = table[table["Metadata_Compound"] == "DMSO"]
-    profiles = controls.filter(regex="^(?!Metadata)").to_numpy(float)
-    plates = controls["Metadata_Plate"].to_numpy(str)
-    order = rng.permutation(np.unique(plates))
-    front = np.isin(plates, order[: len(order) // 2])
-    labels = np.where(np.isin(plates[front], order[: len(order) // 4]), "one", "other")
-    parts = (profiles[front], profiles[~front], labels, plates[front], plates[~front])
-    return Task("null: control wells", "dealt label", *parts, null=True)
-
-
-def inactive(task: Task, rng: np.random.Generator) -> Task:
-    """Return cells of ten guides without effect; the background got non-targeting guides."""
-    order = rng.permutation(np.unique(task.units))[:10]
-    front = np.isin(task.units, order)
-    labels = np.where(np.isin(task.units[front], order[:5]), "one", "other")
-    parts = (task.foreground[front], task.background, labels, task.units[front])
-    name = "null: guides without effect"
-    return Task(name, "dealt label", *parts, task.background_units, null=True)

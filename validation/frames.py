@@ -1,6 +1,6 @@
 """Frames freed of a structured background: the automatic filter beside cPCA's projection.
 
-    [CONTRAST_DATA=...] python -m validation.frames [photographs] [scenes] [atoms]
+    [CONTRAST_DATA=...] python -m validation.frames [photographs] [atoms]
 
 For digits on pictures the methods are `FrameBackgroundRemover` and `CPCA(10, alpha="denoise")`. The
 measure is the squared error after the best affine fit of every frame, relative to that of the noisy
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from benchmarks.common.digits import N_DEALS, digits_on_scenes
 from benchmarks.common.measures import seconds
 from benchmarks.common.report import Report, run
 from benchmarks.common.tasks import data_folder
@@ -57,19 +56,6 @@ def photographs(report: Report) -> None:
     report.measured("seconds of a fit of 2000 frames", taken, most=2.5)
 
 
-def scenes(report: Report) -> None:
-    """Faint digits on outdoor scenes, which twelve deals assign to foreground and background."""
-    folder = data_folder()
-    if folder is None:
-        print("left out: CONTRAST_DATA does not name the folder of the larger data")
-        return
-    deals = (digits_on_scenes(folder, 5000, seed=seed) for seed in range(N_DEALS))
-    own, new, projected = np.transpose([errors(data, 1000) for data in deals])
-    report.measured("1000 frames, median", np.median(own), most=0.58)
-    report.measured("  worst deal, also on new frames", max(own.max(), new.max()), most=1.02)
-    report.measured("  projection, median", np.median(projected), least=np.median(own))
-
-
 def atoms(report: Report) -> None:
     """Absorption images of cold atoms: sd of the optical density in an area without atoms.
 
@@ -107,4 +93,4 @@ def atoms(report: Report) -> None:
 
 
 if __name__ == "__main__":
-    run(photographs, scenes, atoms)
+    run(photographs, atoms)

@@ -41,7 +41,7 @@ from sklearn.neighbors import NearestNeighbors
 
 import scanpy_ext as cx
 from benchmarks.common.report import Report, run
-from benchmarks.common.tasks import data_folder
+from benchmarks.common.tasks import data_folder, log_normalised
 from contrast_core import CPCAStar, condition_shift, responders
 
 FloatArray = NDArray[np.float64]
@@ -164,8 +164,8 @@ def screen(report: Report) -> None:
         return
     adata = ad.read_h5ad(folder / "crispr" / "papalexi_2replicates.h5ad")
     adata = adata[adata.obs["guide_share"] > 0.8].copy()
-    totals = np.asarray(adata.X.sum(axis=1)).ravel()
-    adata.X = sp.csr_matrix(adata.X.multiply((np.median(totals) / totals)[:, None])).log1p()
+    total = float(np.median(np.asarray(adata.X.sum(axis=1))))
+    adata.X = sp.csr_matrix(log_normalised(adata.X, total))
     design: dict[str, Any] = {"groupby": "target", "reference": "non-targeting"}
     drawn = left_out_guides(adata)
     table = pd.DataFrame({name: found[:, 0] for name, found in drawn.items()}, index=SCORES).T

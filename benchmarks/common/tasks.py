@@ -32,6 +32,12 @@ def data_folder() -> Path | None:
     return Path(folder) if folder else None
 
 
+def log_normalised(counts: Any, total: float = 1e4) -> Any:
+    """Return log1p of counts that are scaled to the same total in every cell, dense."""
+    dense = counts.toarray().astype(float)
+    return np.log1p(dense * (total / dense.sum(axis=1, keepdims=True)))
+
+
 def kang_cells() -> ContrastData:
     """Return blood cells of donor 101, and control cells of donor 107 as the background.
 
@@ -43,8 +49,7 @@ def kang_cells() -> ContrastData:
     folder = data_folder()
     path = (folder / "kang_pbmc") if folder is not None else ROOT / "tutorials" / "data"
     cells = anndata.read_h5ad(path / "kang_labelled_2donors.h5ad")
-    counts = cells.X.toarray().astype(np.float64)
-    values = np.log1p(counts / counts.sum(axis=1, keepdims=True) * 1e4)
+    values = log_normalised(cells.X)
     genes = np.sort(np.argsort(values.var(axis=0))[-1000:])
     donor, condition = (cells.obs[name].astype(str).to_numpy() for name in ("donor", "condition"))
     return ContrastData(
@@ -61,7 +66,5 @@ def glioblastoma_cells() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     import anndata
 
     adata = anndata.read_h5ad(ROOT / "tutorials" / "data" / "glioblastoma_panobinostat.h5ad")
-    counts = adata.X.toarray().astype(np.float64)
-    values = np.log1p(counts / counts.sum(axis=1, keepdims=True) * 1e4)
     treated = adata.obs["condition"].to_numpy(str) != "ctrl"
-    return values, adata.obs["patient"].to_numpy(str), treated
+    return log_normalised(adata.X), adata.obs["patient"].to_numpy(str), treated
