@@ -97,6 +97,7 @@ def window(report: Report) -> None:
         longest = 0.0
         while not until() and last - start < most:
             QApplication.processEvents()
+            time.sleep(0.001)  # lets the worker's thread run
             now = time.perf_counter()
             longest, last = max(longest, now - last), now
         return longest

@@ -159,7 +159,7 @@ def outliers(report: Report) -> None:
 
 
 def likelihood(report: Report) -> None:
-    """Time of maximum likelihood, which the paper does not print, and how near its limit it ends."""
+    """Measure the time of maximum likelihood, and how near the result is to the limit."""
     X, Y = generated(5000, 500, 0.5)
     [(taken, model)] = seconds(lambda: CLVM(n_shared=2).fit(X, background=Y))
     report.measured("5000 + 5000 x 500, 2 shared: seconds", taken, most=1.0)
