@@ -107,16 +107,17 @@ def compare(report: Report, adata: ad.AnnData, ks: tuple[int, ...]) -> None:
 
 
 def main(report: Report) -> None:
-    for kind, make in (("types", typed_cells), ("resampled", resampled_cells)):
-        for n_cells, density in ((100_000, 0.03), (100_000, 0.06), (100_000, 0.1), (20_000, 0.06)):
-            print(f"{kind}: {n_cells:,} cells, {density:.0%} of 2,000 genes not zero", flush=True)
-            compare(report, make(n_cells, density), (2, 10, 50))
-    for n_cells in (20_000, 200_000):
-        print(f"types: {n_cells:,} cells, 10% of 2,000 genes not zero", flush=True)
-        adata = typed_cells(n_cells, 0.1)
-        compare(report, adata, (50,))
-        for name, call in calls(adata, 50).items():
-            report.measured(f"  {name}: GB beyond the matrix", allocated(call))
+    for name, make, n_cells, density, ks in (
+        ("types", typed_cells, 100_000, 0.06, (2, 10, 50)),
+        ("resampled", resampled_cells, 100_000, 0.06, (2, 10, 50)),
+        ("types", typed_cells, 20_000, 0.1, (50,)),
+        ("types", typed_cells, 200_000, 0.1, (50,)),
+    ):
+        print(f"{name}: {n_cells:,} cells, {density:.0%} of 2,000 genes not zero", flush=True)
+        adata = make(n_cells, density)
+        compare(report, adata, ks)
+        for call, run_it in calls(adata, 50).items():
+            report.measured(f"  {call}, k = 50: GB beyond the matrix", allocated(run_it))
 
 
 if __name__ == "__main__":

@@ -69,8 +69,8 @@ class Recording:
         return frame
 
 
-def measured(call: Callable[[str], Any]) -> tuple[Any, float, float, float]:
-    """Return the result of a call, its wall and CPU seconds, and its peak memory in GB.
+def measured(call: Callable[[str], Any]) -> tuple[Any, float, float]:
+    """Return the result of a call, its CPU seconds, and its peak memory in GB.
 
     The call receives the path of a temporary folder.
     """
@@ -84,12 +84,12 @@ def measured(call: Callable[[str], Any]) -> tuple[Any, float, float, float]:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    wall, cpu = time.perf_counter(), time.process_time()
+    cpu = time.process_time()
     with TemporaryDirectory() as folder:
         found = call(folder)
     done.set()
     watcher.join()
-    return found, time.perf_counter() - wall, time.process_time() - cpu, peak[0]
+    return found, time.process_time() - cpu, peak[0]
 
 
 def whole_image(folder: str) -> int:
@@ -108,17 +108,15 @@ def whole_recording(folder: str) -> None:
 
 def image(report: Report) -> None:
     """A stored image of 10,000 x 10,000 pixels."""
-    loads, wall, cpu, memory = in_a_process(measured, whole_image)
+    loads, cpu, memory = in_a_process(measured, whole_image)
     report.measured("times that a chunk is loaded", loads, most=4)
-    report.measured("seconds", wall)
     report.measured("seconds of CPU", cpu, most=600)
     report.measured("GB", memory)
 
 
 def recording(report: Report) -> None:
     """A recording of 2,000 frames of 512 x 512 pixels."""
-    _, wall, cpu, memory = in_a_process(measured, whole_recording)
-    report.measured("seconds", wall)
+    _, cpu, memory = in_a_process(measured, whole_recording)
     report.measured("seconds of CPU for a frame", cpu / FRAMES)
     report.measured("GB", memory, most=2)
 

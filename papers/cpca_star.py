@@ -69,27 +69,18 @@ def online(report: Report) -> None:
 
     The alignment is measured for two components after sixty passes, as the mean of five seeds. As
     in the paper, eta = 0.003 and tau = 1, with a constant and with a decaying step size. The paper
-    does not give its beta, so two values are used. Then follow the steps per second.
+    does not give its beta; here it is 0.5. Then follow the steps per second.
     """
     mice = load_mouse_protein()
     X, Y = mice.foreground, mice.background
-    for beta, decay, bound in (
-        (0.5, None, 0.97),
-        (0.5, 3000, 0.995),
-        (0.9, None, None),
-        (0.9, 3000, None),
-    ):
-        batch = CPCAStar(beta=beta).fit(X, background=Y)
-        options = {"beta": beta, "tau": 1.0, "decay_steps": decay, "n_passes": 60}
+    batch = CPCAStar(beta=0.5).fit(X, background=Y)
+    for decay, bound in ((None, 0.97), (3000, 0.995)):
+        options = {"beta": 0.5, "tau": 1.0, "decay_steps": decay, "n_passes": 60}
         models = (OnlineCPCAStar(**options, random_state=seed) for seed in range(5))
         found = [alignment(model.fit(X, background=Y), batch) for model in models]
         text = f"{np.mean(found):.4f} ± {np.std(found):.4f}"
-        what = f"beta {beta}, " + ("constant" if decay is None else f"decay_steps {decay}")
-        if bound is None:
-            report.note(f"{what}: alignment", text)
-        else:
-            report.row(f"{what}: alignment (bound {bound})", "to 1", text, np.mean(found) >= bound)
-
+        what = "beta 0.5, " + ("constant" if decay is None else f"decay_steps {decay}")
+        report.row(f"{what}: alignment (bound {bound})", "to 1", text, np.mean(found) >= bound)
     rows, flags = np.vstack([X, Y]), np.arange(len(X) + len(Y)) < len(X)
     order = np.random.default_rng(0).integers(0, len(rows), 100_000)
     stream = OnlineCPCAStar(beta=0.5).partial_fit(rows, flags)  # the first call compiles

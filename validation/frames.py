@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from benchmarks.common.measures import seconds
 from benchmarks.common.report import Report, run
-from benchmarks.common.tasks import data_folder
+from benchmarks.common.tasks import larger_data
 from contrast_core import CPCA
 from contrast_core.datasets import digits_on_photos
 from contrast_core.images import FrameBackgroundRemover, suppress_background
@@ -26,14 +25,11 @@ NEW = 1000
 BOUNDS = {50: 0.90, 200: 0.71, 500: 0.65, 2000: 0.58}  # by the number of photographs' frames
 
 
-def automatic(data: Any, n: int) -> FrameBackgroundRemover:
-    return FrameBackgroundRemover((28, 28)).fit(data.foreground[:n], background=data.background[:n])
-
-
 def errors(data: Any, n: int) -> tuple[float, float, float]:
     """Return the automatic filter's error on its frames and on new ones, and the projection's."""
-    remover = automatic(data, n)
-    cpca = CPCA(10, alpha="denoise").fit(data.foreground[:n], background=data.background[:n])
+    X, Y = data.foreground[:n], data.background[:n]
+    remover = FrameBackgroundRemover((28, 28)).fit(X, background=Y)
+    cpca = CPCA(10, alpha="denoise").fit(X, background=Y)
 
     def error(denoise: Any, some: slice) -> float:
         rows, clean = data.foreground[some], data.clean[some]
@@ -52,8 +48,6 @@ def photographs(report: Report) -> None:
         report.measured(f"{n} frames", own, most=most)
         report.measured("  on new frames", new, most=own + 0.06)
         report.measured("  projection", projected, least=own)
-    [(taken, _)] = seconds(lambda: automatic(data, 2000))
-    report.measured("seconds of a fit of 2000 frames", taken, most=2.5)
 
 
 def atoms(report: Report) -> None:
@@ -62,11 +56,7 @@ def atoms(report: Report) -> None:
     The library of each of the 14 images is the probe light of the 13 others. The density after
     dividing by the frame that was taken a moment later is printed beside it.
     """
-    folder = data_folder()
-    if folder is None:
-        print("left out: CONTRAST_DATA does not name the folder of the larger data")
-        return
-    data = np.load(folder / "atoms" / "cold_atoms_14.npz")
+    data = np.load(larger_data() / "atoms" / "cold_atoms_14.npz")
     dark = data["dark"].astype(float).mean(axis=0)
     y, x = np.mgrid[:512, :512]
     empty, found = (y - 350) ** 2 + (x - 345) ** 2 < 65**2, []

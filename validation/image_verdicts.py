@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import skimage.data
 from scipy.ndimage import gaussian_filter, uniform_filter
 
 from benchmarks.common.report import Report, run
-from benchmarks.common.tasks import data_folder
+from benchmarks.common.tasks import larger_data
 from contrast_core.datasets import cells_behind_fringes
 from contrast_core.images import suppress_background
 from tests.core.images.pictures import (
@@ -103,12 +104,8 @@ def pictures(folder: Path) -> dict[str, Any]:
     for seed in range(2):
         rng = np.random.default_rng(seed + 7)
         made[f"discs {seed}"] = scaled(cells((SIDE, SIDE), rng, empty=BOX))
-    try:
-        from skimage import data
-    except ImportError:
-        return made
     for name in ("camera", "coins", "moon", "cell"):
-        image = gaussian_filter(getattr(data, name)().astype(float), 0.7)
+        image = gaussian_filter(getattr(skimage.data, name)().astype(float), 0.7)
         made[name] = parts(image, 1, int(min(image.shape) >= 2 * SIDE))[0]
     return made
 
@@ -145,12 +142,8 @@ def judged(clean: Any, kind: str, rng: np.random.Generator) -> tuple[float, floa
 
 
 def main(report: Report) -> None:
-    folder = data_folder()
-    if folder is None:
-        print("left out: CONTRAST_DATA does not name the folder of the larger data")
-        return
     rows = []
-    images = list(pictures(folder).items())
+    images = list(pictures(larger_data()).items())
     for i in np.random.default_rng(0).permutation(
         len(images)
     ):  # the first images are a random sample

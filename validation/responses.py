@@ -41,7 +41,7 @@ from sklearn.neighbors import NearestNeighbors
 
 import scanpy_ext as cx
 from benchmarks.common.report import Report, run
-from benchmarks.common.tasks import data_folder, log_normalised
+from benchmarks.common.tasks import larger_data, log_normalised
 from contrast_core import CPCAStar, condition_shift, responders
 
 FloatArray = NDArray[np.float64]
@@ -158,11 +158,7 @@ def left_out_guides(adata: ad.AnnData) -> dict[str, FloatArray]:
 
 def screen(report: Report) -> None:
     """The CRISPR screen: areas of guides that were left out, and which targets respond."""
-    folder = data_folder()
-    if folder is None:
-        print("left out: CONTRAST_DATA does not name the folder of the larger data")
-        return
-    adata = ad.read_h5ad(folder / "crispr" / "papalexi_2replicates.h5ad")
+    adata = ad.read_h5ad(larger_data() / "crispr" / "papalexi_2replicates.h5ad")
     adata = adata[adata.obs["guide_share"] > 0.8].copy()
     total = float(np.median(np.asarray(adata.X.sum(axis=1))))
     adata.X = sp.csr_matrix(log_normalised(adata.X, total))

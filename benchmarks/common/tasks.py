@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.common.digits import digits_on_scenes
+from benchmarks.common.report import LeftOut
 from contrast_core.datasets import ContrastData, digits_on_photos, load_mouse_protein
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +31,14 @@ def data_folder() -> Path | None:
     """Return the folder that CONTRAST_DATA names, or None if it is not set."""
     folder = os.environ.get("CONTRAST_DATA")
     return Path(folder) if folder else None
+
+
+def larger_data() -> Path:
+    """Return the folder that CONTRAST_DATA names; a study that needs it is left out without it."""
+    folder = data_folder()
+    if folder is None:
+        raise LeftOut("CONTRAST_DATA does not name the folder of the larger data")
+    return folder
 
 
 def log_normalised(counts: Any, total: float = 1e4) -> Any:
