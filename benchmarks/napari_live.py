@@ -119,11 +119,9 @@ def window(report: Report) -> None:
         pause(lambda: dock.status.text.startswith(doing) or not dock.cancel.enabled)
         start = time.perf_counter()
         dock.cancel.native.click()
-        free = time.perf_counter() - start
         pause(lambda: dock._runner.is_quiet)
         ended = time.perf_counter() - start
         report.measured(f"cancel while {doing.lower()}: work ended", ended, most=0.3)
-        report.measured("  dock free", free, most=0.1)
 
     viewer.add_image(cells_behind_fringes().image, name="cells")
     dock.choices.draw.native.click()

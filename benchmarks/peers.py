@@ -214,7 +214,6 @@ def main(report: Report) -> None:
     same_subspaces(report, found)
     same_directions(report, found)
     by_default(found)
-    print("\nwhere they depart")
     departures(found)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.digits import DigitsOnPictures, over_deals
-from benchmarks.common.measures import accuracy, in_a_process, peak_memory, seconds
+from benchmarks.common.measures import accuracy, in_a_process, seconds
 from benchmarks.common.report import Report, run, spread
 from benchmarks.common.tasks import data_folder
 from contrast_core import CPCA, PCAPlus, PCAPlusPlus
@@ -170,8 +170,7 @@ def theory(report: Report) -> None:
             )
         errors_, both = np.array(curves), np.array(expected)
         print(f"{name} background {background}")
-        heads = ("D/n", "form", "default", "PCA+", "PCA", "paper", "theory of both")
-        print(" ".join(f"{head:>8}" for head in heads))
+        print("     D/n     form  default     PCA+      PCA    paper  theory of both")
         for row in zip(RATIOS, *errors_.T, PAPER[name], *both.T, strict=True):
             print(" ".join(f"{value:8.3f}" for value in row))
         off = np.abs(errors_[:, :2] / both - 1).max(axis=1)
@@ -265,24 +264,23 @@ def digits(report: Report) -> None:
 
 
 def times(report: Report) -> None:
-    """App. D: run time and memory of PCA++ over the sizes of the paper's table.
+    """App. D: run time of PCA++ over the sizes of the paper's table.
 
     The paper's seconds were measured on an Intel Xeon at 2.20 GHz with an unknown number of
     threads. Here CPU seconds of one BLAS thread are measured, including the moments; for small
-    sizes they are medians of three runs. Memory is the peak of a separate process with the data,
-    which are 1.6 GB at the largest size. The pairs have five shared directions, five directions of
-    background and unit noise, and five components are fitted.
+    sizes they are medians of three runs. The data are 1.6 GB at the largest size. The pairs have
+    five shared directions, five directions of background and unit noise, and five components are
+    fitted.
     """
     for n, row in SECONDS.items():
         for d, paper in zip(N_FEATURES, row, strict=True):
-            taken, peak = in_a_process(fit_time, n, d)
+            taken = in_a_process(fit_time, n, d)
             what = f"{n:,} pairs x {d:,} features: seconds"
-            here = f"{taken:.4f} s, {peak:.2f} GB"
-            report.row(what, paper, here, taken <= paper, short=WHY_SLOW)
+            report.row(what, paper, f"{taken:.4f} s", taken <= paper, short=WHY_SLOW)
 
 
-def fit_time(n: int, d: int) -> tuple[float, float]:
-    """Return seconds and gigabytes of a fit."""
+def fit_time(n: int, d: int) -> float:
+    """Return the seconds of a fit."""
     rng = np.random.default_rng(0)
     directions, behind = rng.normal(size=(2, 5, d))
     X, positive = np.empty((2, n, d))
@@ -295,7 +293,7 @@ def fit_time(n: int, d: int) -> tuple[float, float]:
     model = PCAPlusPlus(5, exchangeable=False)
     repeats = 3 if n * d < 2e7 else 1
     [(taken, _)] = seconds(lambda: model.fit(X, positive=positive), repeats=repeats)
-    return taken, peak_memory()
+    return taken
 
 
 if __name__ == "__main__":

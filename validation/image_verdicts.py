@@ -144,9 +144,7 @@ def judged(clean: Any, kind: str, rng: np.random.Generator) -> tuple[float, floa
 def main(report: Report) -> None:
     rows = []
     images = list(pictures(larger_data()).items())
-    for i in np.random.default_rng(0).permutation(
-        len(images)
-    ):  # the first images are a random sample
+    for i in np.random.default_rng(0).permutation(len(images)):  # the first ones are a sample
         name, clean = images[i]
         for j, kind in enumerate(KINDS):
             rng = np.random.default_rng([2, i, j])

@@ -142,7 +142,6 @@ def units(report: Report) -> None:
     for design in DESIGNS[::3]:
         shift, least = POWER[design.donors]
         rate = rejected(condition_test, CPCA(1), design, 1.0, shift)
-        least = least if SETS >= 1000 else 0.0
         report.measured(f"condition_test, {design}, moved by {shift:g}", rate, least=least)
 
 

@@ -37,7 +37,6 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -299,7 +298,7 @@ def methods_compared(found: dict[str, Scores]) -> list[str]:
 
 def main() -> int:
     folder = os.environ.get("CONTRAST_DATA")
-    data, chosen, started = Path(folder) if folder else None, sys.argv[1:], process_time()
+    data, chosen = Path(folder) if folder else None, sys.argv[1:]
     columns = " | ".join(f"k = {k}" for k in COMPONENTS)
     rows = [f"| data | method | {columns} |", "|---" * (len(COMPONENTS) + 2) + "|"]
     advice = [f"| data | {columns} |", "|---" * (len(COMPONENTS) + 1) + "|"]
@@ -329,7 +328,7 @@ def main() -> int:
         missed |= silent < N_DEALS - 1
     compared = methods_compared(every) if every else []
     print("\n".join(["", *compared, "", *advice]), flush=True)
-    print(f"\n{process_time() - started:.0f} seconds of CPU; {'NOT ' * missed}reached")
+    print("\nNOT reached" if missed else "\nreached")
     if not chosen and data is not None:
         parts = {"COMPARED": compared, "ADVICE": advice, "TABLE": rows}
         text = PAGE.read_text(encoding="utf-8")
