@@ -120,8 +120,8 @@ def window(report: Report) -> None:
         start = time.perf_counter()
         dock.cancel.native.click()
         pause(lambda: dock._runner.is_quiet)
-        ended = time.perf_counter() - start
-        report.measured(f"cancel while {doing.lower()}: work ended", ended, most=0.3)
+        what = f"cancel while {doing.lower()}: work ended"
+        report.measured(what, time.perf_counter() - start, most=0.3)
 
     viewer.add_image(cells_behind_fringes().image, name="cells")
     dock.choices.draw.native.click()

@@ -55,16 +55,6 @@ def likelihood(report: Report, pcpca: Any) -> None:
     report.measured(what, fast / slow)
 
 
-def groups(report: Report) -> None:
-    """Time the moments of 100,000 x 2000 values within 50 groups, compared with those of all."""
-    rng = np.random.default_rng(0)
-    X, names = rng.normal(size=(100_000, 2000)), rng.integers(0, 50, 100_000)
-    (plain, _), (grouped, _) = seconds(
-        lambda: SecondMoments.from_data(X), lambda: SecondMoments.from_data(X, groups=names)
-    )
-    report.measured("moments within 50 groups / without", grouped / plain, most=1.1)
-
-
 def chunks(report: Report) -> None:
     """Time the moments of 50,000 x 2000 float32 values that come in chunks, also from dask.
 
@@ -150,7 +140,6 @@ def main(report: Report) -> None:
     with installed("contrastive==1.2.0", "pcpca==0.4"):
         path(report, import_module("contrastive"))
         likelihood(report, import_module("pcpca"))
-    groups(report)
     chunks(report)
     pairs(report)
 

@@ -79,8 +79,8 @@ def online(report: Report) -> None:
         models = (OnlineCPCAStar(**options, random_state=seed) for seed in range(5))
         found = [alignment(model.fit(X, background=Y), batch) for model in models]
         text = f"{np.mean(found):.4f} ± {np.std(found):.4f}"
-        what = "beta 0.5, " + ("constant" if decay is None else f"decay_steps {decay}")
-        report.row(f"{what}: alignment (bound {bound})", "to 1", text, np.mean(found) >= bound)
+        what = f"beta 0.5, decay_steps {decay}: alignment (bound {bound})"
+        report.row(what, "to 1", text, np.mean(found) >= bound)
     rows, flags = np.vstack([X, Y]), np.arange(len(X) + len(Y)) < len(X)
     order = np.random.default_rng(0).integers(0, len(rows), 100_000)
     stream = OnlineCPCAStar(beta=0.5).partial_fit(rows, flags)  # the first call compiles
