@@ -29,7 +29,6 @@ from napari_plugin._settings import Settings, no_report
 
 GB = 2**30
 BOX = 8, 145  # rows and columns of the empty corner of the cells
-REPEATS = 5
 
 
 def task(pair: Pair, samples: Any, settings: Settings) -> Task:
@@ -104,7 +103,7 @@ def window(report: Report) -> None:
 
     def blocked(name: str) -> None:
         found, inputs = [], list(viewer.layers)
-        for _ in range(REPEATS):
+        for _ in range(5):
             idle = pause(lambda: False, 2.0)
             dock.run.native.click()
             found.append((idle, pause(lambda: not dock.cancel.enabled)))

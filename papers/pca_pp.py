@@ -290,13 +290,8 @@ def times(report: Report) -> None:
     for n, row in SECONDS.items():
         for d, paper in zip(N_FEATURES, row, strict=True):
             taken = in_a_process(fit_time, n, d)
-            report.row(
-                f"{n:,} pairs x {d:,} features: seconds",
-                paper,
-                f"{taken:.4f} s",
-                taken <= paper,
-                short=WHY_SLOW,
-            )
+            what = f"{n:,} pairs x {d:,} features: seconds"
+            report.row(what, paper, f"{taken:.4f} s", taken <= paper, short=WHY_SLOW)
 
 
 def fit_time(n: int, d: int) -> float:
