@@ -32,7 +32,7 @@ BOX = 8, 145  # rows and columns of the empty corner of the cells
 
 
 def task(pair: Pair, samples: Any, settings: Settings) -> Task:
-    return Task(pair, samples, settings, (0,) * (len(pair.foreground.shape) - 2), 8 * GB)
+    return Task(pair, samples, settings, (0,) * (len(pair.foreground.shape) - 2), available=8 * GB)
 
 
 def live(report: Report) -> None:
@@ -107,7 +107,7 @@ def window(report: Report) -> None:
             idle = pause(lambda: False, 2.0)
             dock.run.native.click()
             found.append((idle, pause(lambda: not dock.cancel.enabled)))
-            pause(lambda: dock._examiner.is_quiet)
+            pause(lambda: dock._runner.is_quiet)
             for layer in [each for each in viewer.layers if each not in inputs]:
                 viewer.layers.remove(layer)
         idle, longest = np.median(found, axis=0)

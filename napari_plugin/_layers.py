@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from contrast_core.images import Frames
 from napari_plugin._files import Calibration
 from napari_plugin._model import Outcome, display_range, removed, taken
-from napari_plugin._pair import Images, as_dask
+from napari_plugin._pair import Images, sliceable
 from napari_plugin._settings import BoolArray, InputError
 
 if TYPE_CHECKING:
@@ -60,10 +60,8 @@ def images_of(layer: Image | None, what: str, channel: Channel | None = None) ->
         raise InputError(f"{layer.name!r} holds no image. Choose a layer with one.")
     if channel is None:
         return Images(layer.name, data)
-    if not isinstance(data, np.ndarray):  # slicing any other array may read its pixels
-        data = as_dask(data)
     where = (slice(None),) * channel.axis + (slice(channel.number, channel.number + 1),)
-    return Images(f"{layer.name} channel {channel.number}", data[where])
+    return Images(f"{layer.name} channel {channel.number}", sliceable(data)[where])
 
 
 def leading_axes(layer: Image) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from contrast_core.images import Frames, Verdict, weight_maps
@@ -52,18 +53,18 @@ class Task:
     settings : Settings
     place : tuple of int
         Index, along the leading axes, of the image that is shown.
-    available : int
-        Free memory in bytes.
     saved : Solution, optional
         A model from a file, which is applied as it is.
+    available : int, optional
+        Free memory in bytes; by default it is that of the machine.
     """
 
     pair: Pair
     samples: Samples
     settings: Settings
     place: tuple[int, ...]
-    available: int
     saved: Solution | None = None
+    available: int = field(default_factory=lambda: psutil.virtual_memory().available)
 
     def check(self) -> None:
         """Raise InputError if the choices cannot work; no pixel is read."""
@@ -83,8 +84,7 @@ class Task:
         """Return the saved model, or fit one."""
         if self.saved is not None:
             return self.saved
-        few = self.is_lazy and self.settings.method == "automatic"
-        return fit(self.pair, self.samples, self.settings, report, part, few)
+        return fit(self.pair, self.samples, self.settings, report, part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,10 +233,13 @@ def taken(original: Any, denoised: Any, *, is_density: bool = False) -> Any:
 
 
 def removed(images: Images, denoised: Any, *, is_density: bool = False) -> Any:
-    """Return the removed part of the images as a lazy array."""
-    one_by_one = (*(1,) * (len(images.shape) - 2), *images.image_shape)
-    original = as_dask(images.data, getattr(denoised, "chunks", one_by_one))
-    return taken(original, as_dask(denoised, original.chunks), is_density=is_density)
+    """Return the removed part of the images, which is lazy unless both arrays are in memory."""
+    original = images.data
+    if not (isinstance(original, np.ndarray) and isinstance(denoised, np.ndarray)):
+        one_by_one = (*(1,) * (len(images.shape) - 2), *images.image_shape)
+        original = as_dask(original, getattr(denoised, "chunks", one_by_one))
+        denoised = as_dask(denoised, original.chunks)
+    return taken(original, denoised, is_density=is_density)
 
 
 def display_range(planes: NDArray[np.floating]) -> tuple[float, float]:

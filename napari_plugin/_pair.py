@@ -14,9 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core.images import Frames
-from napari_plugin._settings import BoolArray, InputError, Report, Samples, Settings
+from napari_plugin._settings import (
+    BoolArray,
+    InputError,
+    Report,
+    Samples,
+    Settings,
+    progress_of,
+)
 
-_EVERYWHERE = slice(None), slice(None)
 _FEWEST_WINDOWS = 64
 _MOST_READ = 2**24  # largest number of background pixels that are read
 _FAR = 8.0  # a tile differs if it is further from the median than this many median deviations
@@ -44,42 +50,21 @@ class Images:
         """Number of images over all leading axes."""
         return math.prod(self.shape[:-2])
 
-    @property
-    def size(self) -> str:
-        """Size of an image, in words."""
-        return "{} x {} pixels".format(*self.image_shape)
+    def frames(self, mask: BoolArray | None, most: int, report: Report) -> tuple[Any, int | None]:
+        """Read evenly spread frames, about `most` values in all but at least eight frames.
 
-    def read(
-        self,
-        numbers: NDArray[np.intp],
-        report: Report,
-        box: tuple[slice, slice] = _EVERYWHERE,
-    ) -> NDArray[Any]:
-        """Read a box from the images with the given numbers, as an array (n, height, width).
-
-        The numbers count the images over all leading axes.
-
-        Raises
-        ------
-        InputError
-            If pixels are NaN or infinite.
+        Returns
+        -------
+        frames : ndarray of shape (n, height, width)
+        n_used : int or None
+            The number of frames that were read, or None if all frames in the mask were read.
         """
-        found = []
-        for done, number in enumerate(numbers):
-            report(done, len(numbers), f"Reading {self.name}")
-            place = map(int, np.unravel_index(number, self.shape[:-2]))
-            found.append(np.asarray(self.data[(*place, *box)]))
-            if not np.isfinite(found[-1]).all():
-                raise self.missing(str(number))
-        return np.stack(found)
-
-    def missing(self, frame: str | None) -> InputError:
-        """Return the error for pixels that are NaN or infinite."""
-        where = f", first in frame {frame}" if frame and self.n_images > 1 else ""
-        return InputError(
-            f"{self.name!r} has empty (NaN) or infinite pixels{where}. Fill them with the value "
-            "of empty background, or crop them away."
-        )
+        rows = Frames().rows(self.data, mask, name=repr(self.name))
+        n, n_read = rows.shape[0], max(8, most // rows.shape[1])
+        if n > n_read:
+            rows = rows.take(np.linspace(0, n - 1, n_read).round().astype(int))
+        frames = rows.replace(progress=progress_of(report)).load(dense=True)
+        return frames.reshape(-1, *self.image_shape), n_read if n > n_read else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,147 +93,97 @@ class Pair:
         return self.background or self.foreground
 
     @property
+    def signal(self) -> BoolArray | None:
+        """Mask of the frames with signal, or None if all frames have signal."""
+        return ~self.mask if self.mask is not None and self.masks_frames else None
+
+    @property
     def masks_frames(self) -> bool:
         """Whether the mask marks frames rather than pixels."""
         return self.mask is not None and self.mask.shape == self.foreground.shape[:-2]
 
-    def numbers(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the numbers of the frames with signal, and of the frames of background."""
-        if self.mask is None:
-            return np.arange(self.foreground.n_images), np.arange(self.behind.n_images)
-        return np.flatnonzero(~self.mask), np.flatnonzero(self.mask)
-
     def background_alone(self, report: Report) -> tuple[Any, BoolArray | None]:
         """Return images of the background, cropped to the mask, and the cropped mask."""
-        mask, images = self.mask, self.foreground
+        mask, data = self.mask, self.behind.data
         if mask is None:
-            return self.behind.data, None
+            return data, None
         if self.masks_frames:
-            most = max(1, _MOST_READ // math.prod(images.image_shape))
-            return images.read(spread(self.numbers()[1], most), report), None
-        box, numbers = box_of(mask), np.arange(images.n_images)
-        inside = mask[(..., *box)]
-        if mask.ndim > 2:
-            inside = inside.reshape(-1, *inside.shape[-2:])
-            numbers = np.flatnonzero(inside.any(axis=(1, 2)))
-        numbers = spread(numbers, max(1, _MOST_READ // math.prod(inside.shape[-2:])))
-        return images.read(numbers, report, box), inside[numbers] if mask.ndim > 2 else inside
-
-
-def spread(numbers: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """Return at most `most` of the numbers, evenly spaced."""
-    if len(numbers) <= most:
-        return numbers
-    return np.asarray(numbers[np.linspace(0, len(numbers) - 1, most).round().astype(int)])
+            return self.behind.frames(mask, _MOST_READ, report)[0], None
+        box = (..., *box_of(mask))
+        return sliceable(data)[box], mask[box]
 
 
 @contextmanager
 def in_words(pair: Pair) -> Iterator[None]:
-    """Replace errors of `contrast_core` about pixels by errors that are worded for the user."""
+    """Turn the refusals of `contrast_core` into errors that name the layers."""
     try:
         yield
     except InputError:
         raise
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         text = str(error)
-        if "NaN or infinite" in text:
-            images = pair.behind if "the background has NaN" in text else pair.foreground
-            frame = re.search(r"(?:at \[|of image )([\d, ]+)", text)
-            raise images.missing(frame and frame[1]) from error
-        if "constant" in text and "background" in text:
-            where = f" ({pair.background.name!r})" if pair.background else ""
-            raise InputError(
-                f"The background{where} is the same everywhere, so that it has no pattern to be "
-                "learnt. Choose one in which the disturbance can be seen."
-            ) from error
-        if "lies in the mask" in text:
-            raise InputError(
-                "No patch lies in the background area. Draw a larger one; about 100 x 100 pixels "
-                "are enough."
-            ) from error
-        raise
+        for word, images in (("image|stack", pair.foreground), ("background", pair.behind)):
+            text = re.sub(rf"\bthe ({word})\b(?!')", repr(images.name), text)
+        raise InputError(text[:1].upper() + text[1:]) from error
 
 
 def check(pair: Pair, samples: Samples, settings: Settings) -> None:
-    """Check the choices without reading a pixel.
+    """Check the choices without reading a pixel; `contrast_core` refuses whatever else is wrong.
 
     Raises
     ------
     InputError
         If the choices cannot work; the message says what to do instead.
     """
-    for images in (pair.foreground, pair.behind):
-        if len(images.shape) < 2 or not math.prod(images.shape):
-            raise InputError(f"{images.name!r} holds no image. Choose a layer with one.")
-        if np.dtype(images.data.dtype).kind not in "biuf":
+    images, mask = pair.foreground, pair.mask
+    for each in (images, pair.behind):
+        if np.dtype(each.data.dtype).kind not in "biuf":
             raise InputError(
-                f"{images.name!r} has pixels that are not plain intensities. Choose a layer of "
+                f"{each.name!r} has pixels that are not plain intensities. Choose a layer of "
                 "intensities, such as the magnitude of complex pixels."
             )
-    if pair.background is None and pair.mask is None:
+        if isinstance(samples, Frames) and each.n_images < 2:
+            raise InputError(
+                f"{each.name!r} is a single image. Whole frames are compared over a film or "
+                "stack; for a single image choose small patches under Compare."
+            )
+    if pair.background is None and mask is None:
         raise InputError(
             "It is not known where the background is alone. Press Draw a box and draw one over an "
             "area without signal, or choose frames or another layer that show background only."
         )
-    if pair.mask is not None and (pair.mask.all() or not pair.mask.any()):
-        where = "everywhere" if pair.mask.all() else "nowhere"
+    if mask is not None and mask.all():
         raise InputError(
-            f"The background is marked {where} in {pair.foreground.name!r}. Mark only a part of it "
-            "that shows background and no signal."
+            f"The background is marked everywhere in {images.name!r}. Mark only a part of it that "
+            "shows background and no signal."
         )
     most = n_pixels(pair, samples) - 1
     if isinstance(samples, Frames):
-        _check_frames(pair)
-        most = min(most, pair.foreground.n_images - 1)
-    else:
-        _check_patches(pair, samples.sides[-1])
+        if mask is not None and not pair.masks_frames:
+            raise InputError(
+                "A box marks pixels, but whole frames are compared. Choose frames or another layer "
+                "as the background, or compare small patches."
+            )
+        n_signal = images.n_images if mask is None else int((~mask).sum())
+        n_background = pair.behind.n_images if mask is None else int(mask.sum())
+        if min(n_signal, n_background) < 4:
+            raise InputError(
+                f"There are {n_signal} frames with signal and {n_background} of background; at "
+                "least 4 of each are needed, and some hundreds are better. Compare small patches "
+                "instead, or take more frames."
+            )
+        most = min(most, images.n_images - 1)
+    elif mask is not None and not pair.masks_frames:
+        box, side = box_of(mask), max(samples.sides)
+        if not is_large_enough(box, samples.sides[-1]):
+            raise InputError(
+                f"The background area is {sides_of(box)} pixels, too small for patches of {side} x "
+                f"{side}. Draw a larger one; about 100 x 100 pixels are enough."
+            )
     if settings.method != "automatic" and not 1 <= settings.n_components <= most:
         raise InputError(
-            f"{settings.n_components} components are to be kept, but {pair.foreground.name!r} "
-            f"allows 1 to {most}. Choose fewer, or a longer film."
-        )
-
-
-def _check_frames(pair: Pair) -> None:
-    foreground, behind = pair.foreground, pair.behind
-    for images in (foreground, behind):
-        if images.n_images < 2:
-            raise InputError(
-                f"{images.name!r} is a single image. Whole frames are compared over a film or "
-                "stack; for a single image choose small patches under Compare."
-            )
-    if foreground.image_shape != behind.image_shape:
-        raise InputError(
-            f"Frames of {foreground.name!r} are {foreground.size}, those of {behind.name!r} "
-            f"{behind.size}. Choose layers with frames of the same size, or crop one of them."
-        )
-    if pair.mask is not None and not pair.masks_frames:
-        raise InputError(
-            "A box marks pixels, but whole frames are compared. Choose frames or another layer as "
-            "the background, or compare small patches."
-        )
-    n_frames, n_background = map(len, pair.numbers())
-    if min(n_frames, n_background) < 4:
-        raise InputError(
-            f"There are {n_frames} frames with signal and {n_background} of background; at least 4 "
-            "of each are needed, and some hundreds are better. Compare small patches instead, or "
-            "take more frames."
-        )
-
-
-def _check_patches(pair: Pair, side: int) -> None:
-    for images in (pair.foreground, pair.behind):
-        if min(images.image_shape) < side:
-            raise InputError(
-                f"Images of {images.name!r} are {images.size}, smaller than a patch of {side} x "
-                f"{side}. Choose a smaller patch under Method, or compare whole frames."
-            )
-    if pair.mask is None or pair.masks_frames:
-        return
-    if not is_large_enough(box_of(pair.mask), side):
-        raise InputError(
-            f"The background area is {sides_of(box_of(pair.mask))} pixels, too small for patches "
-            f"of {side} x {side}. Draw a larger one; about 100 x 100 pixels are enough."
+            f"{settings.n_components} components are to be kept, but {images.name!r} allows 1 to "
+            f"{most}. Choose fewer, or a longer film."
         )
 
 
@@ -297,6 +232,11 @@ def holds_signal(box: NDArray[Any]) -> bool:
         if far.max() > _FAR * max(np.median(far), 1e-300):
             return True
     return False
+
+
+def sliceable(data: Any) -> Any:
+    """Return a dask array in place of an array that may read its pixels when it is sliced."""
+    return data if isinstance(data, np.ndarray) else as_dask(data)
 
 
 def as_dask(data: Any, chunks: tuple[int, ...] | None = None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -88,13 +88,18 @@ class Results:
         there = [each.data for each in self.shown]
         return [x for x in KINDS if x == "Original" or any(x.lower() in data for data in there)]
 
-    def add(self, found: list[Shown], *, replaces: bool) -> None:
-        """Add the denoised layers of a run; if one of them fails, add none."""
+    def add(self, found: list[Shown], *, replaces: bool) -> Generator[None]:
+        """Add the denoised layers of a run, each in a turn of the event loop of its own.
+
+        Adding an image layer takes napari about a tenth of a second, and so does drawing it. If one
+        of the layers fails, or the run is cancelled meanwhile, none is added.
+        """
         old = [layer for each in self.shown for layer in each.layers.values()] if replaces else []
         try:
             for each in found:
                 self._make(each, "denoised")
-        except Exception:
+                yield
+        except (Exception, GeneratorExit):
             self._remove([layer for each in found for layer in each.layers.values()])
             raise
         self.shown = found
@@ -147,9 +152,9 @@ class Results:
         if gone and not self.shown:
             self._on_gone()
 
-    def move(self, found: list[tuple[Outcome, dict[str, Any]]]) -> None:
+    def move(self, found: list[tuple[Shown, Outcome, dict[str, Any]]]) -> None:
         """Update the layers of the run to the outcomes at another position of the slider."""
-        for shown, (outcome, data) in zip(self.shown, found, strict=False):
+        for shown, outcome, data in found:
             _keep_ready(outcome)
             shown.outcome, shown.data = outcome, data
             for kind, layer in shown.layers.items():

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 from typing import Any
 
-from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
+from qtpy.QtCore import QObject, QTimer, Signal  # type: ignore[attr-defined]
 from threadpoolctl import ThreadpoolController
 
 from napari_plugin._settings import Cancelled, Report
@@ -29,13 +30,15 @@ class Job:
     run : callable of Report
         Function that does the work, in the thread.
     done : callable of the result
-        Function that is called in the window's thread if `run` returns.
+        Function that is called in the window's thread if `run` returns. If it is a generator, the
+        window is drawn at each ``yield``, and the generator is closed there if the job is
+        cancelled.
     failed : callable of the exception
         Function that is called in the window's thread if `run` or `done` raises.
     """
 
     run: Callable[[Report], Any]
-    done: Callable[[Any], None]
+    done: Callable[[Any], Generator[None] | None]
     failed: Callable[[Exception], None]
     stop: Event = field(default_factory=Event, init=False)
 
@@ -47,12 +50,9 @@ class Runner(QObject):
     -------
     progressed(done, total, doing)
         The work done, the total work, and the name of the step.
-    idle()
-        A job has ended, and no other job is waiting.
     """
 
     progressed = Signal(int, int, str)
-    idle = Signal()
     _reported = Signal(object, int, int, str)
     _ended = Signal(object, object, object)
 
@@ -65,9 +65,9 @@ class Runner(QObject):
         self._ended.connect(self._on_ended)
 
     @property
-    def is_busy(self) -> bool:
-        """Whether a job is running or waiting to begin."""
-        return self._current is not None
+    def current(self) -> Job | None:
+        """The job that is running or waiting to begin."""
+        return self._current
 
     @property
     def is_quiet(self) -> bool:
@@ -119,13 +119,27 @@ class Runner(QObject):
 
     def _on_ended(self, job: Job, result: Any, failure: Exception | None) -> None:
         self._n_alive -= 1
-        if self._current is job:
+        if failure is None:
+            self._continue(job, _steps(job, result))
+        elif self._current is job:
             self._current = None
-            try:
-                if failure is not None:
-                    raise failure
-                job.done(result)
-            except Exception as error:
+            job.failed(failure)
+
+    def _continue(self, job: Job, steps: Generator[None]) -> None:
+        """Do one step of `Job.done`, and the other steps in later turns of the event loop."""
+        if self._current is not job:
+            steps.close()
+            return
+        try:
+            next(steps)
+        except Exception as error:
+            if self._current is job:  # the last step may have started another job
+                self._current = None
+            if not isinstance(error, StopIteration):
                 job.failed(error)
-        if not self.is_busy:
-            self.idle.emit()
+        else:
+            QTimer.singleShot(0, partial(self._continue, job, steps))
+
+
+def _steps(job: Job, result: Any) -> Generator[None]:
+    yield from job.done(result) or ()

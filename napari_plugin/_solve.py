@@ -23,7 +23,7 @@ from contrast_core.images import (
     suppress_background,
     verdicts,
 )
-from napari_plugin._pair import Images, Pair, check, in_words, spread
+from napari_plugin._pair import Images, Pair, check, in_words
 from napari_plugin._settings import (
     AUTOMATIC,
     METHODS,
@@ -55,7 +55,6 @@ CLASSES: dict[str, tuple[type, str, Any]] = {
 _MOST_VALUES = 2**24  # largest number of values of the foreground frames held in memory
 _MOST_BEHIND = 2**26  # largest number of values of the background frames held in memory
 _MOST_PRODUCTS = 2e10  # largest pixels * frames**2 for large frames, which takes half a second
-_FEW_PIXELS = 2**21  # this many pixels suffice to learn the patches of a stack of images
 _CORNER = 64  # longest side of a window, in pixels
 _MUCH_BACKGROUND = 0.25  # share of the variance; contrastive PCA keeps .00 on the sample data
 _POLL = 0.02  # seconds between two looks at the other process
@@ -227,7 +226,6 @@ def fit(
     settings: Settings,
     report: Report,
     part: Images | None = None,
-    few: bool = False,
 ) -> Solution:
     """Fit a model.
 
@@ -239,8 +237,6 @@ def fit(
         Function that is called between blocks. It stops the fit by raising `Cancelled`.
     part : Images, optional
         Part of the images to which a preview fits patches of the foreground.
-    few : bool, default=False
-        Whether patches of the foreground are taken from only a few of the images.
 
     Raises
     ------
@@ -248,10 +244,6 @@ def fit(
         If the choices cannot work, pixels are missing, or the background does not vary.
     """
     check(pair, samples, settings)
-    if few and part is None and isinstance(samples, Patches):
-        numbers = np.arange(pair.foreground.n_images)
-        most = max(1, _FEW_PIXELS // math.prod(pair.foreground.image_shape))
-        part = Images(pair.foreground.name, pair.foreground.read(spread(numbers, most), report))
     make = _automatic if settings.method == "automatic" else _projection
     with in_words(pair):
         return make(pair, samples, settings, report, part or pair.foreground)
@@ -263,7 +255,8 @@ def _automatic(
     options: dict[str, Any] = {"progress": progress_of(report), "brightness": settings.brightness}
     n_features, n_used = 1, None
     if isinstance(samples, Frames):
-        image, background, n_used = _frames(pair, report, _MOST_VALUES, _MOST_BEHIND)
+        image, n_used = pair.foreground.frames(pair.signal, _MOST_VALUES, report)
+        background, _ = pair.behind.frames(pair.mask, _MOST_BEHIND, report)
         options |= {
             "sampling": "frames",
             "stationary_signal": settings.signal_anywhere,
@@ -303,14 +296,13 @@ def _projection(
     n_pixels, n_used, judgement = math.prod(pair.foreground.image_shape), None, Judgement()
     if isinstance(samples, Frames) and n_pixels > SMALL_FRAME:
         most = max(16, int(math.sqrt(_MOST_PRODUCTS / n_pixels))) * n_pixels
-        *sides, n_used = _frames(pair, report, most // 2, most // 2)
-        x, y = (stack.reshape(len(stack), -1) for stack in sides)
+        frames, n_used = pair.foreground.frames(pair.signal, most // 2, report)
+        others, _ = pair.behind.frames(pair.mask, most // 2, report)
+        x, y = frames.reshape(len(frames), -1), others.reshape(len(others), -1)
         n_features = n_pixels
     else:
         if isinstance(samples, Frames):
-            mask = pair.mask
-            sides = [(pair.foreground.data, None if mask is None else ~mask)]
-            sides += [(pair.behind.data, mask)]
+            sides = [(pair.foreground.data, pair.signal), (pair.behind.data, pair.mask)]
         else:
             sides = [(part.data, None), pair.background_alone(report)]
         progress = progress_of(report)
@@ -322,27 +314,9 @@ def _projection(
         x, y = (reduce(SecondMoments.merge, each) for each in blocks)
         n_features = x.n_features
         if not y.varies.any():
-            raise ValueError("the background is constant")
+            raise ValueError("the background is constant, so there is no pattern to learn.")
     fitted = compute(report, n_features, fit_projection, x, y, settings, None)
     return Solution(fitted[0], samples, settings, fitted[1], n_used=n_used, judgement=judgement)
-
-
-def _frames(
-    pair: Pair, report: Report, most: int, most_behind: int
-) -> tuple[NDArray[Any], NDArray[Any], int | None]:
-    """Read frames with signal and frames of background, evenly spread.
-
-    About `most` and `most_behind` values are read, but at least eight frames of each. The third
-    item is the number of frames with signal that were read, or None if all were read.
-    """
-    n_pixels = math.prod(pair.foreground.image_shape)
-    signal, alone = pair.numbers()
-    some = spread(signal, max(8, most // n_pixels))
-    return (
-        pair.foreground.read(some, report),
-        pair.behind.read(spread(alone, max(8, most_behind // n_pixels)), report),
-        len(some) if len(some) < len(signal) else None,
-    )
 
 
 def fit_projection(

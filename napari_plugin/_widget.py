@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 from magicgui.widgets import CheckBox, ComboBox, Container, ProgressBar, PushButton, SpinBox, Widget
 from napari.utils.notifications import notification_manager
 from qtpy.QtCore import Qt, QTimer
@@ -44,7 +44,8 @@ class ContrastiveDenoising(Container[Widget]):
         self._preview: Any = None
         self._watched: Any = None
         self._places: list[tuple[int, ...]] = []
-        self._moves = False
+        self._move: Job | None = None
+        self._slider_moved = False
         self.results = Results(napari_viewer, self._on_gone)
         self.choices = Choices(napari_viewer)
         self.cost = Line()
@@ -69,7 +70,7 @@ class ContrastiveDenoising(Container[Widget]):
         super().__init__(labels=False)
         self._scroll = QScrollArea()
         self._lay_out()
-        self._runner, self._mover, self._examiner = Runner(), Runner(), Runner()
+        self._runner = Runner()
         self._connect()
         self._show_what_applies()
         self._show_cost()
@@ -79,7 +80,6 @@ class ContrastiveDenoising(Container[Widget]):
         self.preview.changed.connect(self._on_preview)
         self.cancel.changed.connect(self._on_cancel)
         self._runner.progressed.connect(self._on_progress)
-        self._mover.idle.connect(self._on_mover_idle)
         self.view.changed.connect(self._on_view)
         self.component.changed.connect(self.results.show_component)
         self.choices.image_changed.connect(self._on_image)
@@ -131,15 +131,11 @@ class ContrastiveDenoising(Container[Widget]):
             if isinstance(samples, Patches):
                 self.choices.check_area(samples.sides[-1])
             is_film = isinstance(samples, Frames) and self.method.method.value == "automatic"
-            words = estimate(self._task(Pair(images), samples, ()))
+            words = estimate(Task(Pair(images), samples, self.method.settings(), ()))
         except InputError:
             pass
         self.cost.say(words)
         self.method.absorbed.visible = is_film
-
-    def _task(self, pair: Pair, samples: Any, place: tuple[int, ...]) -> Task:
-        available = psutil.virtual_memory().available
-        return Task(pair, samples, self.method.settings(), place, available)
 
     def _fail(self, error: Exception) -> None:
         """Show a message about an error; for an unexpected error, give napari the details."""
@@ -177,11 +173,9 @@ class ContrastiveDenoising(Container[Widget]):
             place, saved = self.choices.place(channel), self.reuse.saved(images.shape)
             if saved is None:
                 samples = self.method.samples(images.shape, self.choices.shape_behind())
-                task = self._task(self.choices.pair(channel), samples, place)
+                task = Task(self.choices.pair(channel), samples, self.method.settings(), place)
             else:
-                available = psutil.virtual_memory().available
-                pair = Pair(images)
-                task = Task(pair, saved.samples, saved.settings, place, available, saved)
+                task = Task(Pair(images), saved.samples, saved.settings, place, saved)
             task.check()
             found.append((task, channel))
         lazy = found[0][0].is_lazy and len(images.shape) > 2
@@ -238,6 +232,8 @@ class ContrastiveDenoising(Container[Widget]):
         self._runner.start(job)
 
     def _on_progress(self, done: int, total: int, doing: str) -> None:
+        if not self.cancel.enabled:  # a result that is shown already is checked or moved
+            return
         bar = self.progress.native
         bar.setUpdatesEnabled(False)  # otherwise the whole window, with its canvas, is repainted
         if self.progress.max != total:
@@ -246,8 +242,8 @@ class ContrastiveDenoising(Container[Widget]):
         bar.setUpdatesEnabled(True)
         self.status.say(doing)  # without `_finish`, which would scroll to this message
 
-    def _on_outcomes(self, found: list[Shown]) -> None:
-        self.results.add(found, replaces=self.replaces.value)
+    def _on_outcomes(self, found: list[Shown]) -> Generator[None]:
+        yield from self.results.add(found, replaces=self.replaces.value)
         live = " Move the suppression to change it." if self.results.is_live else ""
         names = ", ".join(repr(each.layers["denoised"].name) for each in found)
         self.component.max = max(0, self.results.n_components - 1)
@@ -277,10 +273,8 @@ class ContrastiveDenoising(Container[Widget]):
         self._finish("Cancelled; nothing was added.")
 
     def _abandon(self, *_: object) -> None:
-        """Cancel the jobs of all three threads."""
-        self._moves = False
-        for runner in (self._runner, self._mover, self._examiner):
-            runner.cancel()
+        """Cancel whatever job is running."""
+        self._runner.cancel()
 
     def _watch_dock(self) -> None:
         """Cancel all jobs when the dock is closed.
@@ -355,7 +349,7 @@ class ContrastiveDenoising(Container[Widget]):
     def _examine(self) -> None:
         outcomes = [each.outcome for each in self.results.shown]
         if outcomes:
-            self._examiner.start(
+            self._runner.start(
                 Job(
                     lambda report: [examine(outcome, report) for outcome in outcomes],
                     partial(self._on_examined, outcomes),
@@ -405,28 +399,29 @@ class ContrastiveDenoising(Container[Widget]):
         other = method != shown[0].outcome.solution.settings.method and self.reuse.path is None
         if other or self.choices.image.value not in (None, shown[0].source):
             return  # the slider was moved for the next run, not for the result that is shown
-        self._moves = True
-        if not self._mover.is_busy:
+        self._slider_moved = True
+        if self._move is None or self._runner.current is not self._move:
             self._start_move()
 
     def _start_move(self) -> None:
-        self._moves, settings = False, self.method.settings()
-        jobs = [
-            (each.outcome, settings, place_in(self._viewer, each.layers["denoised"]))
-            for each in self.results.shown
-        ]
+        self._slider_moved, settings = False, self.method.settings()
+        shown = self.results.shown
+        places = [place_in(self._viewer, each.layers["denoised"]) for each in shown]
 
-        def work(report: Report) -> list[tuple[Outcome, dict[str, Any]]]:
-            outcomes = [moved(*job, report) for job in jobs]
-            return [(outcome, layer_data(outcome)) for outcome in outcomes]
+        def work(report: Report) -> list[tuple[Shown, Outcome, dict[str, Any]]]:
+            found = []
+            for each, place in zip(shown, places, strict=True):
+                outcome = moved(each.outcome, settings, place, report)
+                found.append((each, outcome, layer_data(outcome)))
+            return found
 
-        self._examiner.cancel()
-        self._mover.start(Job(work, self.results.move, self._fail))
+        self._move = Job(work, self._on_moved, self._fail)
+        self._runner.start(self._move)
 
-    def _on_mover_idle(self) -> None:
-        if self._moves and self.results.is_live:  # the slider moved meanwhile
+    def _on_moved(self, found: list[tuple[Shown, Outcome, dict[str, Any]]]) -> None:
+        self.results.move(found)
+        if self._slider_moved and self.results.is_live:  # the slider moved meanwhile
             self._start_move()
         else:
-            self._moves = False
             self.component.max = max(0, self.results.n_components - 1)
             self._examine()

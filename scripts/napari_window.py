@@ -162,7 +162,7 @@ def cells_behind_fringes(hands: Hands) -> bool:
     hands.look("box")
     seconds = run(hands, dock)
     clicks = hands.clicks
-    hands.wait(lambda: dock._examiner.is_quiet, seconds=300)
+    hands.wait(lambda: dock._runner.is_quiet, seconds=300)
     hands.look("result")
     source = viewer.layers["cells behind fringes"]
     found = viewer.layers["cells behind fringes denoised"].data
@@ -180,7 +180,7 @@ def digits_on_photographs(hands: Hands) -> bool:
     dock = dock_of(viewer)
     seconds = run(hands, dock)
     clicks = hands.clicks
-    hands.wait(lambda: dock._examiner.is_quiet, seconds=300)
+    hands.wait(lambda: dock._runner.is_quiet, seconds=300)
     hands.look("result")
     hands.pick(dock.view, "Weights")
     hands.look("weights")
@@ -190,10 +190,10 @@ def digits_on_photographs(hands: Hands) -> bool:
     dock.method.button.native.click()
     dock.method.method.value = "cpca"
     run(hands, dock)
-    hands.wait(lambda: dock._examiner.is_quiet, seconds=300)
+    hands.wait(lambda: dock._runner.is_quiet, seconds=300)
     dock.method.suppression.value = 90
-    hands.wait(lambda: dock._mover.is_quiet, seconds=60)
-    hands.wait(lambda: dock._examiner.is_quiet, seconds=300)
+    hands.wait(lambda: dock._runner.is_quiet, seconds=60)
+    hands.wait(lambda: dock._runner.is_quiet, seconds=300)
     hands.pick(dock.view, "Weights")
     hands.look("slider")
     return reached
@@ -215,7 +215,7 @@ def cold_atoms(hands: Hands) -> bool:
     hands.press(dock.method.absorbed)
     seconds = run(hands, dock)
     clicks = hands.clicks
-    hands.wait(lambda: dock._examiner.is_quiet, seconds=300)
+    hands.wait(lambda: dock._runner.is_quiet, seconds=300)
     hands.look("result")
     print(f"   {clicks} clicks (bound 4), {seconds:.1f} s; {dock.verdict.text!r}")
     return clicks <= 4 and dock.method.absorbed.value and "atoms denoised" in viewer.layers

@@ -36,17 +36,13 @@ class Dock:
         return self.widget.verdict.text
 
     @property
-    def runners(self):
-        return [getattr(self.widget, f"_{name}") for name in ("runner", "mover", "examiner")]
-
-    @property
     def is_idle(self):
-        widget = self.widget
-        return widget.run.enabled and not widget.cancel.enabled and not self.runners[0].is_busy
+        return self.widget.run.enabled and not self.widget.cancel.enabled
 
     @property
     def is_quiet(self):
-        return all(each.is_quiet and not each.is_busy for each in self.runners)
+        runner = self.widget._runner
+        return runner.is_quiet and runner.current is None
 
     def choose(self, image, background=None, **others):
         """Choose an image, and a layer, "Frames" or nothing as its background."""

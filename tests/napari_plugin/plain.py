@@ -14,7 +14,7 @@ MEMORY = 2**33
 
 def task_of(pair, samples, settings=None, place=()):
     """Return a task with enough memory."""
-    return Task(pair, samples, settings or Settings(), place, MEMORY)
+    return Task(pair, samples, settings or Settings(), place, available=MEMORY)
 
 
 def run(pair, samples, settings=None):
