@@ -45,14 +45,13 @@ class Choices(Container[Widget]):
     """
 
     image_changed = Signal()
-    """Another image was chosen."""
+    """Signal that another image was chosen."""
     area_changed = Signal()
-    """The box was drawn, moved or painted."""
+    """Signal that the area of background was drawn, moved or painted."""
 
     def __init__(self, viewer: napari.Viewer) -> None:
         self._viewer, self._side = viewer, 16
         self._layer: Image | None = None
-        self._watched: Any = None
         self._settled = self._selecting = False
         self.image = ComboBox(
             label="Image",
@@ -126,16 +125,19 @@ class Choices(Container[Widget]):
         names = [] if self._layer is None else leading_axes(self._layer)
         return [(NO_CHANNELS, -1), *((name, i) for i, name in enumerate(names))]
 
+    def _refresh(self, *boxes: ComboBox) -> None:
+        """Update the choices of boxes, and keep their values, also of layers that were renamed."""
+        self._selecting = True  # so that these changes do not count as choices of the user
+        for box in boxes:
+            chosen = box.value
+            box.reset_choices()
+            if chosen in box.choices:
+                box.value = chosen
+        self._selecting = False
+
     def reset_choices(self, *_: Any) -> None:
         """Update the choices to the viewer's layers; napari calls this whenever they change."""
-        boxes = (self.image, self.area, self.other)
-        chosen = [box.value for box in boxes]
-        self._selecting = True  # so that these changes do not count as choices of the user
-        super().reset_choices()
-        for box, layer in zip(boxes, chosen, strict=True):
-            if layer in box.choices:  # magicgui drops the value if the layer was renamed
-                box.value = layer
-        self._selecting = False
+        self._refresh(self.image, self.area, self.other)
         self._preselect()
         self._on_image()
 
@@ -174,13 +176,8 @@ class Choices(Container[Widget]):
         layer = self.image.value
         if self._selecting or layer == self._layer:
             return
-        self._layer, self._selecting = layer, True
-        for box in (self.other, self.axis):
-            chosen = box.value
-            box.reset_choices()
-            if chosen in box.choices:
-                box.value = chosen
-        self._selecting = False
+        self._layer = layer
+        self._refresh(self.other, self.axis)
         if layer is not None and not layer.rgb and layer.ndim > 1:
             self.axis.value = channel_axis(layer)
             n = int(np.prod(pixels_of(layer).shape[:-2]))
@@ -231,15 +228,14 @@ class Choices(Container[Widget]):
         return f"{text}: enough.", "good"
 
     def _watch_area(self) -> None:
-        if self._watched is not None:
-            self._watched.disconnect(self._on_drawn)
-        area, self._watched = self.area.value, None
+        area = self.area.value
         if area is not None:
-            self._watched = area.events.paint if isinstance(area, Labels) else area.events.data
-            self._watched.connect(self._on_drawn)
+            events = area.events.paint if isinstance(area, Labels) else area.events.data
+            events.connect(self._on_drawn)  # once: napari connects no function a second time
 
-    def _on_drawn(self, *_: object) -> None:
-        self._timer.start()
+    def _on_drawn(self, event: Any) -> None:
+        if event.source is self.area.value:
+            self._timer.start()
 
     def _on_area_settled(self) -> None:
         self._show_what_applies()

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from napari_plugin._pair import as_dask, chunks_of
 from napari_plugin._settings import InputError, Report, no_report
 
 FORMATS = (".ome.tif", ".ome.tiff", ".tif", ".tiff", ".ome.zarr", ".zarr")
@@ -76,7 +76,9 @@ def export(data: Any, path: Path, calibration: Calibration, report: Report = no_
             f"{path.name!r} has an ending that is not known. Use .ome.tif for TIFF or .ome.zarr."
         )
     axes = calibration.axes()
-    unfinished = path.with_name(f".{path.name}.unfinished-{os.getpid()}")
+    if isinstance(data, np.ndarray):
+        data = as_dask(data, chunks_of(data.shape, _PIXELS))
+    unfinished = path.with_name(f"{path.name}.unfinished-{os.getpid()}")
     write = _write_zarr if path.name.lower().endswith("zarr") else _write_tiff
     try:
         write(unfinished, data, axes, calibration, report)
@@ -91,21 +93,13 @@ def export(data: Any, path: Path, calibration: Calibration, report: Report = no_
     return path
 
 
-def _blocks(data: Any, report: Report) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
-    """Yield blocks of images that are computed together, each with its index into the stack."""
-    *leading, step = data.shape[:-2] or (1,)
-    step = _together(data.shape)
-    starts = range(0, data.shape[-3], step) if data.ndim > 2 else range(1)
-    places = list(product(*map(range, leading), starts))
-    for done, (*outer, start) in enumerate(places):
+def _blocks(data: Any, report: Report) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+    """Yield the chunks of a dask array in their order, each with its place."""
+    da: Any = import_module("dask.array")  # has no type hints
+    places = da.core.slices_from_chunks(data.chunks)
+    for done, place in enumerate(places):
         report(done, len(places), "Writing")
-        place = (*outer, slice(start, start + step)) if data.ndim > 2 else (slice(None),)
         yield place, np.asarray(data[place])
-
-
-def _together(shape: tuple[int, ...]) -> int:
-    """Return how many images along the innermost leading axis are written together."""
-    return max(1, min(_PIXELS // math.prod(shape[-2:]), shape[-3])) if len(shape) > 2 else 1
 
 
 def _write_tiff(path: Path, data: Any, axes: str, calibration: Calibration, report: Report) -> None:
@@ -143,19 +137,17 @@ def _write_zarr(path: Path, data: Any, axes: str, calibration: Calibration, repo
             "OME-Zarr needs the package zarr, which this installation of napari lacks. Write a "
             "TIFF instead, or install napari with its optional packages."
         ) from error
-    shape = data.shape
     described: list[Any] = []
     for axis, unit in zip(axes, calibration.units, strict=True):
         entry = {"name": axis.lower(), "type": _KINDS[axis]}
         described.append(entry if unit == "pixel" or axis == "C" else entry | {"unit": unit})
     scale: Any = {"type": "scale", "scale": list(map(float, calibration.scale))}
-    together = (_together(shape),) if len(shape) > 2 else ()
     group = zarr.open_group(str(path), mode="w", zarr_format=2)
     array = group.create_array(
         "0",
-        shape=shape,
+        shape=data.shape,
         dtype=data.dtype,
-        chunks=(*(1,) * (len(shape) - 3), *together, min(1024, shape[-2]), min(1024, shape[-1])),
+        chunks=(*data.chunksize[:-2], *(min(1024, n) for n in data.shape[-2:])),
         chunk_key_encoding={"name": "v2", "separator": "/"},
     )
     dataset: Any = {"path": "0", "coordinateTransformations": [scale]}

@@ -24,7 +24,7 @@ class MethodChoices(Section):
     """Widgets to choose the method, its strength, the components, and patches or whole frames."""
 
     moved = Signal()
-    """The slider or the number of components has changed."""
+    """Signal that the slider or the number of components was changed."""
 
     def __init__(self) -> None:
         self.method = ComboBox(label="Method", choices=[(METHODS[each], each) for each in METHODS])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -15,10 +15,9 @@ import psutil
 from numpy.typing import NDArray
 
 from contrast_core.images import Frames, Verdict, weight_maps
-from napari_plugin._pair import Images, Pair, as_dask, check, n_pixels, n_windows
+from napari_plugin._pair import Images, Pair, as_dask, check, chunks_of, n_pixels, n_windows
 from napari_plugin._settings import (
     SMALL_FRAME,
-    WITH_SLIDER,
     FloatImage,
     Report,
     Samples,
@@ -124,20 +123,16 @@ class Outcome:
     def described(self) -> dict[str, Any]:
         """Return a description of how the result was made, for the metadata of its layers."""
         pair, solution = self.task.pair, self.solution
-        settings, background = solution.settings, "frames" if pair.masks_frames else "area"
+        background = "frames" if pair.masks_frames else "area"
         if pair.background is not None:
             background = pair.background.name
-        made: dict[str, Any] = {
-            "method": settings.method,
+        made = asdict(solution.settings) | {
             "samples": repr(solution.samples),
             "foreground": pair.foreground.name,
             "background": "saved model" if self.task.saved is not None else background,
         }
-        if settings.method != "automatic":
-            made["components"] = settings.n_components
+        if solution.settings.method != "automatic":
             made["strength"] = float(solution.estimator.strength_)
-        if settings.method in WITH_SLIDER:
-            made["suppression"] = settings.suppression
         return made
 
 
@@ -204,13 +199,8 @@ def as_lazy(solution: Solution, images: Images, report: Report = no_report) -> A
     is called while a chunk is computed.
     """
     da: Any = import_module("dask.array")  # has no type hints
-    left = max(1, _CHUNK // math.prod(images.image_shape))
-    left = left if isinstance(solution.samples, Frames) else 1
-    chunks: list[int] = []
-    for n in reversed(images.shape[:-2]):
-        chunks.insert(0, min(n, left))
-        left = max(1, left // n)
-    source = as_dask(images.data, (*chunks, *images.image_shape))
+    chunks = chunks_of(images.shape, _CHUNK if isinstance(solution.samples, Frames) else 1)
+    source = as_dask(images.data, chunks)
     meta, name = np.empty((0,) * source.ndim, np.float32), f"denoised-{uuid4().hex}"
     function = partial(on_view, solution, images.name, report=report)
     return da.map_blocks(function, source, name=name, dtype=np.float32, meta=meta)
@@ -236,8 +226,7 @@ def removed(images: Images, denoised: Any, *, is_density: bool = False) -> Any:
     """Return the removed part of the images, which is lazy unless both arrays are in memory."""
     original = images.data
     if not (isinstance(original, np.ndarray) and isinstance(denoised, np.ndarray)):
-        one_by_one = (*(1,) * (len(images.shape) - 2), *images.image_shape)
-        original = as_dask(original, getattr(denoised, "chunks", one_by_one))
+        original = as_dask(original, getattr(denoised, "chunks", chunks_of(images.shape, 1)))
         denoised = as_dask(denoised, original.chunks)
     return taken(original, denoised, is_density=is_density)
 

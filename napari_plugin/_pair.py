@@ -239,6 +239,18 @@ def sliceable(data: Any) -> Any:
     return data if isinstance(data, np.ndarray) else as_dask(data)
 
 
+def chunks_of(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """Return the lengths of chunks of whole images, at most `most` pixels or one image each.
+
+    Chunks follow each other in the order of the images.
+    """
+    left, chunks = max(1, most // math.prod(shape[-2:])), list(shape[-2:])
+    for n in reversed(shape[:-2]):
+        chunks.insert(0, min(n, left))
+        left = max(1, left // n)
+    return tuple(chunks)
+
+
 def as_dask(data: Any, chunks: tuple[int, ...] | None = None) -> Any:
     """Convert an array to a dask array with the given chunks or its own, without reading it."""
     da: Any = import_module("dask.array")  # has no type hints

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from magicgui.widgets import PushButton
 from psygnal import Signal
@@ -15,7 +17,6 @@ from napari_plugin._parts import Section, row
 from napari_plugin._results import Results
 from napari_plugin._runner import Job
 from napari_plugin._saved import ENDING, apply_to_folder, as_python, load_model, save_model
-from napari_plugin._settings import InputError
 from napari_plugin._solve import Solution
 
 _IMAGES = "OME-TIFF (*.ome.tif);;OME-Zarr (*.ome.zarr)"
@@ -32,18 +33,18 @@ class Reuse(Section):
     """
 
     begun = Signal(object)
-    """A `Job` is to be done."""
+    """Signal with a `Job` that the dock is to run in its thread."""
     said = Signal(str)
-    """Something was done, in words."""
+    """Signal with a message for the status line."""
     failed = Signal(object)
-    """An exception, for the dock to explain."""
+    """Signal with an exception that the dock explains to the user."""
     loaded = Signal(object)
-    """The file of a model, or None if it was unloaded."""
+    """Signal with the file of the model that was loaded, or None if the model was unloaded."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
         self.path: Path | None = None
-        """The file of the loaded model."""
+        """File of the loaded model, or None while models are fitted."""
         self.export = PushButton(text="Export…", tooltip="As OME-TIFF or OME-Zarr, with its scale")
         self.script = PushButton(text="Copy as Python", tooltip="A script that does the same")
         self.save = PushButton(text="Save model…")
@@ -75,17 +76,12 @@ class Reuse(Section):
         if shown is None:
             return
         layer = shown.layers["denoised"]
-        path = self.ask_for_file("Export the result", f"{layer.name}.ome.tif", _IMAGES)
+        name = f"{layer.name}.ome.tif"
+        path = self.ask(QFileDialog.getSaveFileName, "Export the result", name, _IMAGES)
         if path is not None:
             run = partial(export, layer.data, path, calibration_of(layer))
             done = partial(self.said.emit, f"Written to {path}.")
-            self.begun.emit(Job(run, lambda _: done(), partial(self._fail, path)))
-
-    def _fail(self, path: Path, error: Exception) -> None:
-        if isinstance(error, OSError):
-            why = error.strerror or error
-            error = InputError(f"{path.name} could not be written: {why}. Choose another folder.")
-        self.failed.emit(error)
+            self.begun.emit(Job(run, lambda _: done(), self.failed.emit))
 
     def _on_script(self) -> None:
         shown = self._results.current
@@ -101,14 +97,16 @@ class Reuse(Section):
 
     def _on_save(self) -> None:
         shown = self._results.current
-        path = self.ask_for_file("Save the model", f"background{ENDING}", _MODELS)
+        path = self.ask(
+            QFileDialog.getSaveFileName, "Save the model", f"background{ENDING}", _MODELS
+        )
         if path is None or shown is None:
             return
         solution = shown.outcome.solution
         try:
             path, live = save_model(solution, path)
         except OSError as error:
-            self._fail(path, error)
+            self.failed.emit(error)
             return
         text = f"Saved as {path.name}. Load model applies it to other images."
         if solution.is_live and not live:
@@ -120,7 +118,8 @@ class Reuse(Section):
             self.set_path(None)
             self.said.emit("The saved model is unloaded; choose a background.")
         else:
-            self.set_path(self.ask_for_existing("Load a model", f"{_MODELS};;All files (*)"))
+            kinds = f"{_MODELS};;All files (*)"
+            self.set_path(self.ask(QFileDialog.getOpenFileName, "Load a model", "", kinds))
 
     def set_path(self, path: Path | None) -> None:
         """Apply this saved model from now on; if `path` is None, fit models again."""
@@ -135,8 +134,9 @@ class Reuse(Section):
                 "image of a folder."
             )
             return
-        source = self.ask_for_folder("Folder of images")
-        target = None if source is None else self.ask_for_folder("Folder for the results")
+        folder = QFileDialog.getExistingDirectory
+        source = self.ask(folder, "Folder of images")
+        target = source and self.ask(folder, "Folder for the results")
         if source is None or target is None:
             return
 
@@ -149,19 +149,18 @@ class Reuse(Section):
         run = partial(apply_to_folder, self.path, source, target)
         self.begun.emit(Job(run, done, self.failed.emit))
 
-    def ask_for_file(self, title: str, name: str, kinds: str) -> Path | None:
-        """Ask the user for a file to write; return None if the dialog was cancelled."""
-        text, kind = QFileDialog.getSaveFileName(self.native, title, name, kinds)
+    def ask(self, dialog: Callable[..., Any], *arguments: str) -> Path | None:
+        """Ask the user for a file or folder; return None if the dialog was cancelled.
+
+        Parameters
+        ----------
+        dialog : callable
+            One of the static functions of `QFileDialog`.
+        *arguments : str
+            The dialog's title, and for files the default name and the kinds of files.
+        """
+        found = dialog(self.native, *arguments)
+        text, kind = (found, "") if isinstance(found, str) else found
         if text and ".ome.zarr" in kind and not text.endswith("zarr"):
             text = text.removesuffix(".ome.tif") + ".ome.zarr"
-        return Path(text) if text else None
-
-    def ask_for_existing(self, title: str, kinds: str) -> Path | None:
-        """Ask the user for a file to read; return None if the dialog was cancelled."""
-        text, _ = QFileDialog.getOpenFileName(self.native, title, "", kinds)
-        return Path(text) if text else None
-
-    def ask_for_folder(self, title: str) -> Path | None:
-        """Ask the user for a folder; return None if the dialog was cancelled."""
-        text = QFileDialog.getExistingDirectory(self.native, title)
         return Path(text) if text else None

@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 from napari_plugin._settings import Cancelled, Report
 
 _EVERY = 0.1
-"""Seconds between reports of progress; the window redraws a progress bar for each report."""
+"""Least time in seconds between two reports, since the window redraws its progress bar for each."""
 
 
 @dataclass(eq=False)

@@ -18,7 +18,7 @@ Samples: TypeAlias = Patches | Frames
 FloatImage: TypeAlias = NDArray[np.float32]
 BoolArray: TypeAlias = NDArray[np.bool_]
 Report: TypeAlias = Callable[[int, int, str], None]
-"""Called with the work done, the total work and the name of the step; raises `Cancelled`."""
+"""Function of the work done, the total work and the step's name; it raises `Cancelled` to stop."""
 
 METHODS: dict[Method, str] = {
     "automatic": "Automatic",
@@ -30,7 +30,7 @@ METHODS: dict[Method, str] = {
 WITH_SLIDER = ("cpca", "pcpca", "cpca_star")
 AUTOMATIC = 0.5
 """Position of the slider at which a projection has the automatic strength."""
-STRONGEST = 0.99
+_STRONGEST = 0.99  # position of the slider above which the strength no longer grows
 SMALL_FRAME = 2048
 """Largest number of pixels of a frame for which a covariance of all pixels is estimated."""
 _DOING = {
@@ -115,7 +115,7 @@ def strength(automatic: float, suppression: float, *, largest: float = math.inf)
     >>> [strength(0.9, s, largest=1.0) for s in (0.0, 0.5)]
     [0.0, 0.9]
     """
-    s = min(max(suppression, 0.0), STRONGEST)
+    s = min(max(suppression, 0.0), _STRONGEST)
     odds = s / (1 - s)
     if math.isinf(largest):
         return automatic * odds

@@ -42,7 +42,7 @@ from napari_plugin._settings import (
 Estimator: TypeAlias = Any
 
 LONGEST_HERE = 256
-"""Most features of decompositions that stop the window for less than a tenth of a second."""
+"""Largest number of features for which a decomposition takes less than a tenth of a second."""
 
 CLASSES: dict[str, tuple[type, str, Any]] = {
     "cpca": (CPCA, "alpha", "denoise"),
@@ -50,7 +50,7 @@ CLASSES: dict[str, tuple[type, str, Any]] = {
     "pcpca": (PCPCA, "gamma", "auto"),
     "cpca_star": (CPCAStar, "beta", "auto"),
 }
-"""Class of a projection, the name of its strength, and the value that is chosen automatically."""
+"""Estimator of each projection, its parameter for the strength, and the automatic value of that."""
 
 _MOST_VALUES = 2**24  # largest number of values of the foreground frames held in memory
 _MOST_BEHIND = 2**26  # largest number of values of the background frames held in memory

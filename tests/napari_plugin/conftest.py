@@ -10,6 +10,7 @@ import pytest
 from napari.layers import Image
 from napari.utils.notifications import notification_manager
 
+from napari_plugin import _widget
 from napari_plugin._choices import BOX, OTHER
 
 TITLE = "Contrastive denoising"
@@ -68,6 +69,11 @@ class Dock:
 
     def wait_for_all(self):
         self.qtbot.waitUntil(lambda: self.is_idle and self.is_quiet, timeout=120_000)
+
+    def answer(self, monkeypatch, *paths):
+        """Answer the dialogs for files and folders with these paths, one after the other."""
+        answers = iter(paths)
+        monkeypatch.setattr(type(self.widget.reuse), "ask", lambda *_: next(answers))
 
     def data(self, name):
         return np.asarray(self.viewer.layers[name].data)
@@ -158,3 +164,23 @@ class Endless:
 @pytest.fixture
 def make_endless():
     return Endless
+
+
+class Held:
+    """A run that waits until the test lets it go on."""
+
+    def __init__(self, monkeypatch):
+        self.begun, self.go_on, self.threads = threading.Event(), threading.Event(), []
+        self._run = _widget.run
+        monkeypatch.setattr(_widget, "run", self)
+
+    def __call__(self, task, report):
+        self.threads.append(threading.get_ident())
+        self.begun.set()
+        self.go_on.wait(60)
+        return self._run(task, report)
+
+
+@pytest.fixture
+def held(monkeypatch):
+    return Held(monkeypatch)

@@ -133,19 +133,6 @@ def test_a_folder_is_processed_block_by_block(tmp_path, fringes, by_patches, mon
     assert calibration.units[1:] == MICRONS.units[1:]
 
 
-def test_images_that_differ_in_their_ending_keep_their_results(tmp_path, fringes, by_patches):
-    (tmp_path / "in").mkdir()
-    for name, sign in (("h.tif", 1), ("h.tiff", -1), ("k.tif", 1)):
-        tifffile.imwrite(tmp_path / "in" / name, sign * fringes.image)
-    save_model(by_patches, tmp_path / "m.contrast")
-    assert apply_to_folder(tmp_path / "m.contrast", tmp_path / "in", tmp_path / "out") == ()
-    names = ["h.tif.ome.tif", "h.tiff.ome.tif", "k.ome.tif"]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
-    for name, sign in zip(names, (1, -1, 1), strict=True):
-        expected = by_patches.apply(Images("", sign * fringes.image))
-        np.testing.assert_allclose(read_images(tmp_path / "out" / name)[0], expected, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", ["film.ome.tif", "film.ome.zarr"])
 def test_a_cancelled_export_leaves_no_file(tmp_path, film, name, monkeypatch):
     monkeypatch.setattr("napari_plugin._files._PIXELS", 90)

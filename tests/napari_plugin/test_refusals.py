@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from napari.layers import Image
 
-from napari_plugin import _widget
+from napari_plugin import _layers, _widget
 from napari_plugin._method import PATCHES, WHOLE
+from napari_plugin._results import Results
 from napari_plugin._runner import Job, Runner
 from tests.napari_plugin.conftest import stripes
 
@@ -24,10 +25,10 @@ def layer(*shape, **options):
 
 
 WRONG = [
-    (layer(40, 6, 4), WHOLE, "Choose layers with frames of the same size"),
+    (layer(40, 6, 4), WHOLE, "6 x 4; both need the same"),
     (layer(6, 5), WHOLE, "'cells' is a single image"),
     (layer(40, 6, 5, 3, rgb=True), PATCHES, "has RGB colours. Split it into channels"),
-    (layer(40, 6, 5), PATCHES, "smaller than a patch of 16 x 16"),
+    (layer(40, 6, 5), PATCHES, "6 x 5 pixels, in which no window of 16 x 16 fits"),
     (layer(3, 6, 5, axis_labels=("t", "y", "x")), WHOLE, "3 frames with signal"),
 ]
 
@@ -37,8 +38,7 @@ def test_a_wrong_layer_gives_advice_in_the_dock_and_changes_nothing(viewer, dock
     for make, compare, message in WRONG:
         viewer.add_layer(make())
         dock.choose("cells", "empty", compare=compare)
-        dock.widget.run.native.click()
-        assert dock.is_idle
+        dock.run()
         assert dock.names == ["empty", "cells"]
         assert message in dock.words
         viewer.layers.remove("cells")
@@ -80,7 +80,7 @@ def test_missing_pixels_found_on_the_way_give_advice(viewer, ready, notified):
     viewer.layers["empty"].data[4, 2, 2] = np.nan
     ready.run()
     assert ready.names == ["cells", "empty"]
-    assert "'empty' has empty (NaN) or infinite pixels, first in frame 4. Fill" in ready.words
+    assert "'empty' has NaN or infinite pixels, first at [4]; fill" in ready.words
     assert notified() == []
 
 
@@ -135,29 +135,19 @@ def test_results_are_added_all_or_none(viewer, dock, notified, monkeypatch):
     viewer.add_image(np.stack([stripes(), stripes().T]), name="cells", axis_labels=("c", "y", "x"))
     dock.draw((0, 0), (30, 30))
     dock.choose("cells", "background", side=8)
-    original, before = viewer.add_image, (viewer.dims.point, viewer.dims.last_used)
+    original, before = Results._make, (viewer.dims.point, viewer.dims.last_used)
 
-    def add_image(data, **options):
-        if options["name"] == "cells channel 1 denoised":
+    def make(results, shown, kind):
+        if shown.outcome.task.pair.foreground.name == "cells channel 1":
             raise RuntimeError("no room")
-        return original(data, **options)
+        original(results, shown, kind)
 
-    monkeypatch.setattr(dock.widget.results, "_viewer", With(viewer, add_image))
+    monkeypatch.setattr(Results, "_make", make)
     dock.run()
     assert "nothing was changed" in dock.words
     assert dock.names == ["cells", "background"]
     assert (viewer.dims.point, viewer.dims.last_used) == before
     assert [text for _, text in notified()] == ["no room"]
-
-
-class With:
-    """A viewer whose method `add_image` is replaced."""
-
-    def __init__(self, viewer, add_image):
-        self.__dict__ = {"_viewer": viewer, "add_image": add_image}
-
-    def __getattr__(self, name):
-        return getattr(self._viewer, name)
 
 
 def test_what_fails_before_a_run_is_told_in_the_dock(viewer, picture, notified):
@@ -178,7 +168,7 @@ def test_a_file_that_cannot_be_written_is_told_in_the_dock(picture, notified, mo
     picture.run()
     reuse = picture.widget.reuse
     for button, name in (("export", "out.ome.tif"), ("export", "out.png"), ("save", "m.contrast")):
-        monkeypatch.setattr(type(reuse), "ask_for_file", lambda *_: Path("nowhere", name))  # noqa: B023
+        picture.answer(monkeypatch, Path("nowhere", name))
         getattr(reuse, button).native.click()
         picture.wait()
         assert name in picture.words
@@ -207,72 +197,56 @@ def test_cancel_acts_at_once_in_each_step_and_adds_nothing(
     assert notified() == []
 
 
-def test_the_next_run_waits_for_a_dying_one(ready, monkeypatch, make_endless):
-    running, original = [], _widget.run
-    endless, slow = make_endless(), threading.Event()
-
-    def dying(task, report):
-        try:
-            endless(report)
-        finally:
-            slow.wait(10)
-
-    def run(task, report):
-        running.append("begins" if endless.stopped.is_set() else "beside a dying one")
-        return original(task, report)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_widget, "run", dying)
-        ready.widget.run.native.click()
-        ready.qtbot.waitUntil(endless.started.is_set, timeout=60_000)
-    monkeypatch.setattr(_widget, "run", run)
+def test_the_next_run_waits_for_a_dying_one(ready, held):
+    ready.widget.run.native.click()
+    ready.qtbot.waitUntil(held.begun.is_set, timeout=60_000)
     ready.widget.cancel.native.click()
     ready.widget.run.native.click()
     ready.qtbot.wait(100)
-    assert running == []
+    assert len(held.threads) == 1
     assert ready.widget.cancel.enabled
-    slow.set()
+    held.go_on.set()
     ready.wait()
-    assert running == ["begins"]
+    assert len(held.threads) == 2
     assert "cells denoised" in ready.names
+    assert threading.get_ident() not in held.threads
 
 
-def test_a_result_that_comes_after_cancel_is_dropped(viewer, ready, monkeypatch):
-    ended, original, seen = threading.Event(), _widget.run, set()
+def test_a_result_that_comes_after_cancel_is_dropped(ready, monkeypatch):
+    """A run may be cancelled between its end and its layers, or between two of its layers."""
+    ended, original = threading.Event(), Results._make
 
-    def run(task, report):
-        seen.add(threading.get_ident())
-        result = original(task, report)
+    def layer_data(outcome):
+        found = _layers.layer_data(outcome)
         ended.set()
-        return result
+        return found
 
-    monkeypatch.setattr(_widget, "run", run)
+    monkeypatch.setattr(_widget, "layer_data", layer_data)
     ready.widget.run.native.click()
     assert ended.wait(60)  # Qt processes no events meanwhile, so the run's signals stay queued
     time.sleep(0.1)
     ready.widget.cancel.native.click()
     ready.qtbot.wait(100)
     assert ready.names == ["cells", "empty"]
+
+    def make(results, shown, kind):
+        original(results, shown, kind)
+        assert "cells denoised" in ready.names
+        ready.widget.cancel.native.click()
+
+    monkeypatch.setattr(Results, "_make", make)
+    ready.run()
+    ready.qtbot.waitUntil(lambda: ready.names == ["cells", "empty"], timeout=60_000)
     assert ready.words == "Cancelled; nothing was added."
-    assert threading.get_ident() not in seen  # the run was in another thread
 
 
-def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, monkeypatch, notified):
-    original = _widget.run
-    begun, go_on = threading.Event(), threading.Event()
-
-    def run(task, report):
-        begun.set()
-        go_on.wait(60)
-        return original(task, report)
-
-    monkeypatch.setattr(_widget, "run", run)
+def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, held, notified):
     ready.widget.run.native.click()
-    ready.qtbot.waitUntil(begun.is_set, timeout=60_000)
+    ready.qtbot.waitUntil(held.begun.is_set, timeout=60_000)
     viewer.layers["cells"].name = "renamed"
     viewer.layers.remove("empty")
     viewer.layers.remove("renamed")
-    go_on.set()
+    held.go_on.set()
     ready.wait_for_all()
     assert ready.names == ["cells denoised"]
     ready.widget.view.value = "Original"

@@ -7,6 +7,7 @@ import threading
 import dask.array as da
 import numpy as np
 import pytest
+import tifffile
 from qtpy.QtCore import QEvent, QObject, QPointF, Qt
 from qtpy.QtGui import QKeyEvent, QMouseEvent
 from qtpy.QtWidgets import QApplication, QDockWidget
@@ -395,11 +396,7 @@ def test_files_are_written_and_a_saved_model_is_applied(viewer, picture, tmp_pat
     picture.run()
     expected = picture.data("cells denoised")
 
-    def answer(which, *paths):
-        answers = iter(paths)
-        monkeypatch.setattr(type(reuse), which, lambda *_: next(answers))
-
-    answer("ask_for_file", tmp_path / "out.ome.tif", tmp_path / "m")
+    picture.answer(monkeypatch, tmp_path / "out.ome.tif", tmp_path / "m")
     reuse.export.native.click()
     picture.wait()
     assert "Written to" in picture.words
@@ -410,7 +407,7 @@ def test_files_are_written_and_a_saved_model_is_applied(viewer, picture, tmp_pat
     assert "Saved as m.contrast" in picture.words
     reuse.folder.native.click()
     assert "Choose a saved model first" in picture.words
-    answer("ask_for_existing", tmp_path / "m.contrast")
+    picture.answer(monkeypatch, tmp_path / "m.contrast")
     reuse.load.native.click()
     viewer.layers.remove("background")
     picture.run()
@@ -420,24 +417,35 @@ def test_files_are_written_and_a_saved_model_is_applied(viewer, picture, tmp_pat
     picture.method.suppression.value = 75  # the slider still works
     picture.wait_for_all()
     assert again.metadata["contrast-suite"]["suppression"] == 0.75
-    answer("ask_for_folder", tmp_path, tmp_path / "results")
+    for name in ("h.tif", "h.tiff"):
+        tifffile.imwrite(tmp_path / name, stripes().astype(np.float32))
+    picture.answer(monkeypatch, tmp_path, tmp_path / "results")
     reuse.folder.native.click()
     picture.wait()
-    assert (tmp_path / "results" / "out.ome.tif").exists(), picture.words
+    written = sorted(path.name for path in (tmp_path / "results").iterdir())
+    assert written == ["h.tif.ome.tif", "h.tiff.ome.tif", "out.ome.tif"], picture.words
+    found = tifffile.imread(tmp_path / "results" / "h.tiff.ome.tif")
+    np.testing.assert_allclose(found, expected, atol=1e-5)
     reuse.load.native.click()
     assert reuse.path is None
     assert picture.choices.kind.enabled
 
 
-def test_a_copied_script_works_for_pyramids_and_painted_areas(viewer, dock):
+def test_a_copied_script_works_for_pyramids_stacks_and_painted_areas(viewer, dock):
     fine = stripes()
+    painted = np.zeros((64, 64), dtype=int)
+    painted[2:40, 3:30] = painted[20:30, 3:40] = 1
     viewer.add_image([fine, fine[::2, ::2]], name="pyramid")
+    viewer.add_image(stripes(3), name="stack", axis_labels=("t", "y", "x"))
+    viewer.add_labels(painted, name="labels")
     dock.choices.draw.native.click()
-    round_ = np.array([[2, 2], [2, 36], [36, 36], [36, 2]])
-    viewer.layers["background"].add_ellipses(round_)
-    dock.choose("pyramid", "background", side=8)
-    for method in ("automatic", "cpca"):
-        dock.method.method.value = method
+    viewer.layers["background"].add_ellipses(np.array([[2, 2], [2, 36], [36, 36], [36, 2]]))
+    for image, area, method in (
+        ("pyramid", "background", "automatic"),
+        ("pyramid", "labels", "cpca"),
+        ("stack", "labels", "pcpca"),
+    ):
+        dock.choose(image, area, side=8, method=method)
         dock.widget.replaces.value = True
         dock.run()
         dock.widget.reuse.script.native.click()
@@ -445,6 +453,25 @@ def test_a_copied_script_works_for_pyramids_and_painted_areas(viewer, dock):
         exec(QApplication.clipboard().text(), names)
         found = np.asarray(dock.widget.results.current.layers["denoised"].data)
         np.testing.assert_allclose(names["denoised"], found, atol=1e-3)
+
+
+def test_a_method_that_leaves_the_background_is_told_on_our_own_sample(viewer, dock):
+    """Probabilistic contrastive PCA leaves nine tenths of the error at its default strength."""
+    viewer.open_sample("contrast-suite", "cells-behind-fringes")
+    source = viewer.layers["cells behind fringes"]
+    dock.draw((5, 5), (145, 145))
+    dock.choose(source.name, "background", method="pcpca")
+    dock.run()
+    dock.wait_for_all()
+    clean, noisy = source.metadata["clean"], source.data
+    found = dock.data("cells behind fringes denoised")
+    left = [
+        np.polynomial.Polynomial.fit(x.ravel(), clean.ravel(), 1, full=True)[1][0][0]
+        for x in (found, noisy)
+    ]
+    assert left[0] > 0.8 * left[1]
+    assert "of the background's variance. Use the automatic method" in dock.verdict
+    assert dock.widget.verdict.light == "instead"
 
 
 def _all_of(container):
