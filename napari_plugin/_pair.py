@@ -120,10 +120,14 @@ def in_words(pair: Pair) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         text = str(error)
-        for word, images in (("image|stack", pair.foreground), ("background", pair.behind)):
-            text = re.sub(rf"\bthe ({word})\b(?!')", repr(images.name), text)
+        names = {"background": pair.behind.name}
+        text = re.sub(
+            r"\bthe (image|stack|background)\b(?!')",
+            lambda found: repr(names.get(found[1], pair.foreground.name)),
+            text,
+        )
         raise InputError(text[:1].upper() + text[1:]) from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -88,18 +88,13 @@ class Results:
         there = [each.data for each in self.shown]
         return [x for x in KINDS if x == "Original" or any(x.lower() in data for data in there)]
 
-    def add(self, found: list[Shown], *, replaces: bool) -> Generator[None]:
-        """Add the denoised layers of a run, each in a turn of the event loop of its own.
-
-        Adding an image layer takes napari about a tenth of a second, and so does drawing it. If one
-        of the layers fails, or the run is cancelled meanwhile, none is added.
-        """
+    def add(self, found: list[Shown], *, replaces: bool) -> None:
+        """Add the denoised layers of a run; if one of them fails, add none."""
         old = [layer for each in self.shown for layer in each.layers.values()] if replaces else []
         try:
             for each in found:
                 self._make(each, "denoised")
-                yield
-        except (Exception, GeneratorExit):
+        except Exception:
             self._remove([layer for each in found for layer in each.layers.values()])
             raise
         self.shown = found

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from threading import Event
 from typing import Any
 
-from qtpy.QtCore import QObject, QTimer, Signal  # type: ignore[attr-defined]
+from qtpy.QtCore import QObject, Signal  # type: ignore[attr-defined]
 from threadpoolctl import ThreadpoolController
 
 from napari_plugin._settings import Cancelled, Report
@@ -30,15 +29,13 @@ class Job:
     run : callable of Report
         Function that does the work, in the thread.
     done : callable of the result
-        Function that is called in the window's thread if `run` returns. If it is a generator, the
-        window is drawn at each ``yield``, and the generator is closed there if the job is
-        cancelled.
+        Function that is called in the window's thread if `run` returns.
     failed : callable of the exception
         Function that is called in the window's thread if `run` or `done` raises.
     """
 
     run: Callable[[Report], Any]
-    done: Callable[[Any], Generator[None] | None]
+    done: Callable[[Any], None]
     failed: Callable[[Exception], None]
     stop: Event = field(default_factory=Event, init=False)
 
@@ -119,27 +116,11 @@ class Runner(QObject):
 
     def _on_ended(self, job: Job, result: Any, failure: Exception | None) -> None:
         self._n_alive -= 1
-        if failure is None:
-            self._continue(job, _steps(job, result))
-        elif self._current is job:
+        if self._current is job:
             self._current = None
-            job.failed(failure)
-
-    def _continue(self, job: Job, steps: Generator[None]) -> None:
-        """Do one step of `Job.done`, and the other steps in later turns of the event loop."""
-        if self._current is not job:
-            steps.close()
-            return
-        try:
-            next(steps)
-        except Exception as error:
-            if self._current is job:  # the last step may have started another job
-                self._current = None
-            if not isinstance(error, StopIteration):
+            try:
+                if failure is not None:
+                    raise failure
+                job.done(result)
+            except Exception as error:
                 job.failed(error)
-        else:
-            QTimer.singleShot(0, partial(self._continue, job, steps))
-
-
-def _steps(job: Job, result: Any) -> Generator[None]:
-    yield from job.done(result) or ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -242,8 +241,8 @@ class ContrastiveDenoising(Container[Widget]):
         bar.setUpdatesEnabled(True)
         self.status.say(doing)  # without `_finish`, which would scroll to this message
 
-    def _on_outcomes(self, found: list[Shown]) -> Generator[None]:
-        yield from self.results.add(found, replaces=self.replaces.value)
+    def _on_outcomes(self, found: list[Shown]) -> None:
+        self.results.add(found, replaces=self.replaces.value)
         live = " Move the suppression to change it." if self.results.is_live else ""
         names = ", ".join(repr(each.layers["denoised"].name) for each in found)
         self.component.max = max(0, self.results.n_components - 1)
