@@ -14,11 +14,12 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from contrast_core.images import Frames, Verdict, weight_maps
+from contrast_core.images import Frames, weight_maps
 from napari_plugin._pair import Images, Pair, as_dask, check, chunks_of, n_pixels, n_windows
 from napari_plugin._settings import (
     SMALL_FRAME,
     FloatImage,
+    Remark,
     Report,
     Samples,
     Settings,
@@ -246,8 +247,8 @@ class Checked:
 
     Parameters
     ----------
-    verdicts : tuple of Verdict
-        Reasons to doubt the result.
+    remarks : tuple of (str, {"doubtful", "instead"})
+        Reasons to doubt the result: those of the model, and the core's verdicts.
     curve : dict of list of float
         Values of "suppression" from 0 to 1, and at each of them the share of the variance of
         "signal" and of "background" that is kept. It is empty if no curve is drawn.
@@ -257,7 +258,7 @@ class Checked:
         The indices of these frames in the stack.
     """
 
-    verdicts: tuple[Verdict, ...]
+    remarks: tuple[Remark, ...]
     curve: dict[str, list[float]]
     scores: NDArray[np.float64] | None
     places: list[tuple[int, ...]]
@@ -277,7 +278,8 @@ def examine(outcome: Outcome, report: Report) -> Checked:
         curve = {"suppression": list(_CURVE)}
         curve["signal"] = [each.variance_kept("foreground") for each in kept]
         curve["background"] = [each.variance_kept("background") for each in kept]
-    return Checked(solution.judgement.verdicts(report), curve, scores, places)
+    found = [(each.sentence, each.severity) for each in solution.judgement.verdicts(report)]
+    return Checked((*solution.remarks, *found), curve, scores, places)
 
 
 def frame_scores(

@@ -17,6 +17,8 @@ Brightness: TypeAlias = Literal["auto", "keep", "remove"]
 Samples: TypeAlias = Patches | Frames
 FloatImage: TypeAlias = NDArray[np.float32]
 BoolArray: TypeAlias = NDArray[np.bool_]
+Remark: TypeAlias = tuple[str, Literal["doubtful", "instead"]]
+"""Sentence about a result, and whether it makes the result doubtful or names a better method."""
 Report: TypeAlias = Callable[[int, int, str], None]
 """Function of the work done, the total work and the step's name; it raises `Cancelled` to stop."""
 

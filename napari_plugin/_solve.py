@@ -31,6 +31,7 @@ from napari_plugin._settings import (
     WITH_SLIDER,
     FloatImage,
     InputError,
+    Remark,
     Report,
     Samples,
     Settings,
@@ -191,23 +192,26 @@ class Solution:
         return float(np.sum(variance)) / max(float(moments.total_variance), 1e-300)
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        """Sentences on the problems of the model that are known without further checks."""
-        said = []
+    def remarks(self) -> tuple[Remark, ...]:
+        """Remarks on the model that need no further checks."""
+        said: list[Remark] = []
         if self.n_used is not None:
-            said.append(f"The patterns were learnt from {self.n_used} frames, evenly spread.")
+            text = f"The patterns were learnt from {self.n_used} frames, evenly spread."
+            said.append((text, "doubtful"))
         values = getattr(self.estimator, "contrastive_eigenvalues_", np.ones(1))
         if n_negative := int((values < -1e-12 * np.abs(values).max(initial=1e-300)).sum()):
-            said.append(
+            text = (
                 f"{n_negative} of the {len(values)} components show more background than signal: "
                 "keep fewer, or lower the background suppression."
             )
+            said.append((text, "doubtful"))
         if (kept := self.variance_kept("background")) > _MUCH_BACKGROUND:
-            said.append(
+            text = (
                 f"{METHODS[self.settings.method]} keeps {kept:.0%} of the background's variance. "
                 "Use the automatic method or contrastive PCA, raise the suppression, or keep fewer "
                 "components."
             )
+            said.append((text, "instead"))
         return tuple(said)
 
 

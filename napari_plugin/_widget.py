@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from napari_plugin._parts import Line, Plot, make_accessible, row
 from napari_plugin._results import KINDS, Results, Shown, place_in, visible_part
 from napari_plugin._reuse import Reuse
 from napari_plugin._runner import Job, Runner
-from napari_plugin._settings import WITH_SLIDER, InputError, Report
+from napari_plugin._settings import WITH_SLIDER, InputError, Remark, Report
 
 if TYPE_CHECKING:
     import napari
@@ -258,8 +259,7 @@ class ContrastiveDenoising(Container[Widget]):
         self._remove_preview()
         self._preview = self._viewer.add_image(data, **keywords)
         self._finish("This is a preview of the part on screen. Press Run for all of it.")
-        if solution.remarks:
-            self.verdict.say("\n\n".join(solution.remarks), "doubtful")
+        self._show_remarks(solution.remarks)
 
     def _remove_preview(self) -> None:
         if self._preview in self._viewer.layers:
@@ -363,19 +363,20 @@ class ContrastiveDenoising(Container[Widget]):
         if first.scores is not None:
             self._places = first.places
             self.frames.set_points(first.scores)
-        said, instead = [], False
+        said: list[Remark] = []
         for outcome, checked in zip(outcomes, found, strict=True):
             name = f"{outcome.task.pair.foreground.name}: " if len(found) > 1 else ""
-            remarks = outcome.solution.remarks
-            said += [name + text for text in remarks]
-            said += [name + verdict.sentence for verdict in checked.verdicts]
-            instead |= any("Use the automatic method" in text for text in remarks)
-            instead |= any(verdict.severity == "instead" for verdict in checked.verdicts)
-        if not said:
-            self.verdict.say("Good: the checks found nothing against this result.", "good")
-            return
-        text = ("Use another method: " if instead else "Doubtful: ") + "\n\n".join(said)
-        self.verdict.say(text, "instead" if instead else "doubtful")
+            said += [(name + text, severity) for text, severity in checked.remarks]
+        self.verdict.say("Good: the checks found nothing against this result.", "good")
+        self._show_remarks(said)
+
+    def _show_remarks(self, said: Sequence[Remark]) -> None:
+        """Show remarks as the verdict, if there are any."""
+        if said:
+            instead = any(severity == "instead" for _, severity in said)
+            text = "Use another method: " if instead else "Doubtful: "
+            text += "\n\n".join(sentence for sentence, _ in said)
+            self.verdict.say(text, "instead" if instead else "doubtful")
 
     def _on_not_examined(self, error: Exception) -> None:
         self.verdict.say(
