@@ -58,10 +58,17 @@ def images_of(layer: Image | None, what: str, channel: Channel | None = None) ->
     data = pixels_of(layer)
     if data.ndim < 2:
         raise InputError(f"{layer.name!r} holds no image. Choose a layer with one.")
+    before, n = ("", 0) if channel is None else (":, " * channel.axis, channel.number)
+
+    def code() -> str:
+        finest = "[0]" if layer.multiscale else ""
+        part = "" if channel is None else f"[{before}{n}:{n + 1}]"
+        return f"viewer.layers[{layer.name!r}].data{finest}{part}"
+
     if channel is None:
-        return Images(layer.name, data)
-    where = (slice(None),) * channel.axis + (slice(channel.number, channel.number + 1),)
-    return Images(f"{layer.name} channel {channel.number}", sliceable(data)[where])
+        return Images(layer.name, data, code)
+    where = (slice(None),) * channel.axis + (slice(n, n + 1),)
+    return Images(f"{layer.name} channel {n}", sliceable(data)[where], code)
 
 
 def leading_axes(layer: Image) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -30,10 +30,19 @@ _FAR = 8.0  # a tile differs if it is further from the median than this many med
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images (..., height, width), in memory or lazy, with a name that messages use."""
+    """Images (..., height, width), in memory or lazy, with a name that messages use.
+
+    Parameters
+    ----------
+    name : str
+    data : array
+    code : callable, optional
+        Function that returns a Python expression for the array, which scripts use.
+    """
 
     name: str
     data: Any
+    code: Callable[[], str] = str
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -159,38 +159,28 @@ class Results:
     def show(self, name: str) -> None:
         """Show one kind of layer of the last run, and hide all other result layers."""
         kind, layers = name.lower(), self._viewer.layers
-        for layer in self._hidden:
-            layer.visible = True
+        wanted = dict.fromkeys(self._hidden, True)
         self._hidden = []
         for each in self.shown:
             if kind in each.data and kind not in each.layers:
                 self._make(each, kind)
-        wanted = [each.layers.get(kind) for each in self.shown]
-        for layer in self._ours:
-            layer.visible = layer in wanted
+        shown = [each.layers.get(kind) for each in self.shown]
+        wanted |= {layer: layer in shown for layer in self._ours}
         for source in {id(each.source): each.source for each in self.shown}.values():
             if source in layers:
-                source.visible = kind == "original"
-                if source.visible:
+                wanted[source] = kind == "original"
+                if wanted[source]:
                     above = layers[layers.index(source) + 1 :]
-                    self._hidden += [x for x in above if x.visible and isinstance(x, Image)]
-        for layer in self._hidden:
-            layer.visible = False
+                    self._hidden += [
+                        x for x in above if wanted.get(x, x.visible) and isinstance(x, Image)
+                    ]
+        for layer, visible in (wanted | dict.fromkeys(self._hidden, False)).items():
+            if layer.visible != visible:  # napari lays out the scene anew for every assignment
+                layer.visible = visible
 
     def show_component(self, number: int) -> None:
         """Show the weight map of a component."""
         self._viewer.dims.set_point(0, number)
-
-    def sources(self) -> tuple[str, str]:
-        """Return Python expressions for the arrays of the image layer and the background layer."""
-        shown = self.current
-        background = shown.outcome.task.pair.background if shown is not None else None
-        names = ["" if shown is None else shown.source.name, background.name if background else ""]
-        texts = []
-        for name in names:
-            pyramid = name in self._viewer.layers and self._viewer.layers[name].multiscale
-            texts.append(f"viewer.layers[{name!r}].data{'[0]' if pyramid else ''}")
-        return texts[0], texts[1]
 
     def go_to(self, place: tuple[int, ...]) -> None:
         """Move napari's sliders to the image of the result with this index."""

@@ -89,7 +89,7 @@ class Reuse(Section):
             return
         task, text = shown.outcome.task, "A script that does the same is on the clipboard."
         if task.saved is None:
-            script = as_python(task.pair, shown.outcome.solution, self._results.sources())
+            script = as_python(task.pair, shown.outcome.solution)
             QApplication.clipboard().setText(script)
         else:
             text = "A saved model was applied; the script that made it is not known."

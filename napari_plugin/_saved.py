@@ -137,21 +137,13 @@ def _stem(name: str) -> str:
     return name[: -len(next(each for each in FORMATS if name.lower().endswith(each)))]
 
 
-def as_python(pair: Pair, solution: Solution, sources: tuple[str, str]) -> str:
-    """Return a script that computes ``denoised`` from the viewer's layers.
-
-    Parameters
-    ----------
-    pair, solution
-        The images and the model of the run.
-    sources : (str, str)
-        Python expressions for the arrays of the image layer and the background layer.
-    """
+def as_python(pair: Pair, solution: Solution) -> str:
+    """Return a script that computes ``denoised`` from the viewer's layers."""
     make = _removal if solution.settings.method == "automatic" else _projection
     imports, lines = make(pair, solution)
-    mask = [f"background = {sources[1]}"] if pair.mask is None else _mask(pair.mask)
+    mask = [f"background = {pair.behind.code()}"] if pair.mask is None else _mask(pair.mask)
     head = ["import numpy as np", "import napari", *imports]
-    head += ["", "viewer = napari.current_viewer()", f"image = {sources[0]}", *mask, ""]
+    head += ["", "viewer = napari.current_viewer()", f"image = {pair.foreground.code()}", *mask, ""]
     return "\n".join([*head, *lines, ""])
 
 

@@ -15,8 +15,9 @@ from napari_plugin._files import Calibration, export, opened
 from napari_plugin._model import as_lazy
 from napari_plugin._pair import Images, Pair
 from napari_plugin._saved import apply_to_folder, load_model, save_model
-from napari_plugin._settings import Cancelled, InputError, Settings, no_report
-from napari_plugin._solve import Solution, fit
+from napari_plugin._settings import Cancelled, InputError, Settings
+from napari_plugin._solve import Solution
+from tests.napari_plugin.plain import make_film, pair_of, run
 
 MICRONS = Calibration((2.0, 0.5, 0.25), ("second", "micrometer", "micrometer"), ("t", "y", "x"))
 
@@ -26,10 +27,6 @@ def read_images(path):
         return np.asarray(data[...]), calibration
 
 
-def solved(pair, samples, settings):
-    return fit(pair, samples, settings, no_report)
-
-
 @pytest.fixture(scope="module")
 def fringes():
     return cells_behind_fringes((128, 128))
@@ -37,22 +34,19 @@ def fringes():
 
 @pytest.fixture(scope="module")
 def by_patches(fringes):
-    return solved(Pair(Images("cells", fringes.image), mask=fringes.empty), Patches(), Settings())
+    pair = Pair(Images("cells", fringes.image), mask=fringes.empty)
+    return run(pair, Patches(), Settings())[0]
 
 
 @pytest.fixture(scope="module")
 def film():
-    rng = np.random.default_rng(0)
-    return rng.normal(size=(40, 6, 5)) + np.eye(6)[:, :5] * rng.normal(size=(40, 1, 1)), rng.normal(
-        size=(40, 6, 5)
-    )
+    return make_film()
 
 
 @pytest.fixture(scope="module")
 def by_frames(film):
-    pair = Pair(Images("cells", film[0]), Images("empty", film[1]))
     return {
-        method: solved(pair, Frames(), Settings(method, n_components=3))
+        method: run(pair_of(film), Frames(), Settings(method, n_components=3))[0]
         for method in ("automatic", "cpca", "pcpca", "cpca_star")
     }
 
@@ -185,7 +179,7 @@ def test_a_file_that_is_no_model_is_refused(tmp_path, film, by_frames):
     (tmp_path / "no.contrast").write_text("no")
     with pytest.raises(InputError, match="could not be read: it is not a model"):
         load_model(tmp_path / "no.contrast", (6, 5))
-    save(SecondMoments.from_data(film[0].reshape(40, 30)), tmp_path / "moments.contrast")
+    save(SecondMoments.from_data(film[0].reshape(80, 30)), tmp_path / "moments.contrast")
     with pytest.raises(InputError, match="holds a model that was not saved here"):
         load_model(tmp_path / "moments.contrast", (6, 5))
     save_model(by_frames["automatic"], tmp_path / "frames.contrast")

@@ -391,10 +391,10 @@ def test_the_copied_script_gives_the_same(film, fringes, method, what, monkeypat
     elif what.startswith("stack"):
         image = np.stack([image, image[::-1], image[:, ::-1]]).reshape(3, 1, *image.shape)
         mask = marked(3, 1, 3)[:, None] if what == "stack, frames" else mask
-    pair = Pair(Images("cells", image), mask=mask)
+    pair = Pair(Images("cells", image, lambda: "viewer.layers['cells'].data"), mask=mask)
     solution, found = run(pair, samples, settings)
     viewer = SimpleNamespace(layers={"cells": SimpleNamespace(data=image)})
     monkeypatch.setattr(napari, "current_viewer", lambda: viewer)
     names = {}
-    exec(as_python(pair, solution, ("viewer.layers['cells'].data", "")), names)
+    exec(as_python(pair, solution), names)
     np.testing.assert_allclose(names["denoised"], found, rtol=1e-3, atol=2e-2)

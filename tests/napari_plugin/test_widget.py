@@ -431,12 +431,14 @@ def test_files_are_written_and_a_saved_model_is_applied(viewer, picture, tmp_pat
     assert picture.choices.kind.enabled
 
 
-def test_a_copied_script_works_for_pyramids_stacks_and_painted_areas(viewer, dock):
+def test_a_copied_script_works_for_pyramids_stacks_channels_and_painted_areas(viewer, dock):
     fine = stripes()
     painted = np.zeros((64, 64), dtype=int)
     painted[2:40, 3:30] = painted[20:30, 3:40] = 1
     viewer.add_image([fine, fine[::2, ::2]], name="pyramid")
     viewer.add_image(stripes(3), name="stack", axis_labels=("t", "y", "x"))
+    channels = np.stack([fine, fine.T, fine[::-1]])
+    viewer.add_image(channels, name="channels", axis_labels=("c", "y", "x"))
     viewer.add_labels(painted, name="labels")
     dock.choices.draw.native.click()
     viewer.layers["background"].add_ellipses(np.array([[2, 2], [2, 36], [36, 36], [36, 2]]))
@@ -444,8 +446,11 @@ def test_a_copied_script_works_for_pyramids_stacks_and_painted_areas(viewer, doc
         ("pyramid", "background", "automatic"),
         ("pyramid", "labels", "cpca"),
         ("stack", "labels", "pcpca"),
+        ("channels", "labels", "automatic"),
     ):
         dock.choose(image, area, side=8, method=method)
+        for tick in dock.choices.ticks[:2]:
+            tick.value = False
         dock.widget.replaces.value = True
         dock.run()
         dock.widget.reuse.script.native.click()
