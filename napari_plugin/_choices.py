@@ -234,7 +234,7 @@ class Choices(Container[Widget]):
             events.connect(self._on_drawn)  # once: napari connects no function a second time
 
     def _on_drawn(self, event: Any) -> None:
-        if event.source is self.area.value:
+        if event.source == self.area.value:
             self._timer.start()
 
     def _on_area_settled(self) -> None:

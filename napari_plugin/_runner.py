@@ -56,15 +56,11 @@ class Runner(QObject):
     def __init__(self) -> None:
         super().__init__()
         self._thread = ThreadPoolExecutor(1)
-        self._current: Job | None = None
+        self.current: Job | None = None
+        """Job that is running or waiting to begin."""
         self._n_alive = 0
         self._reported.connect(self._on_reported)
         self._ended.connect(self._on_ended)
-
-    @property
-    def current(self) -> Job | None:
-        """The job that is running or waiting to begin."""
-        return self._current
 
     @property
     def is_quiet(self) -> bool:
@@ -74,13 +70,13 @@ class Runner(QObject):
     def start(self, job: Job) -> None:
         """Cancel the running job, and begin a new one when it has ended."""
         self.cancel()
-        self._current = job
+        self.current = job
         self._n_alive += 1
         self._thread.submit(self._run, job)
 
     def cancel(self) -> None:
         """Cancel the job, which stops after the block that it is working on."""
-        job, self._current = self._current, None
+        job, self.current = self.current, None
         if job is not None:
             job.stop.set()
 
@@ -111,13 +107,13 @@ class Runner(QObject):
 
     def _on_reported(self, job: Job, done: int, total: int, doing: str) -> None:
         # A signal that was queued before the job was cancelled is ignored.
-        if self._current is job:
+        if self.current is job:
             self.progressed.emit(done, total, doing)
 
     def _on_ended(self, job: Job, result: Any, failure: Exception | None) -> None:
         self._n_alive -= 1
-        if self._current is job:
-            self._current = None
+        if self.current is job:
+            self.current = None
             try:
                 if failure is not None:
                     raise failure

@@ -192,7 +192,6 @@ def digits_on_photographs(hands: Hands) -> bool:
     run(hands, dock)
     hands.wait(lambda: dock._runner.is_quiet, seconds=300)
     dock.method.suppression.value = 90
-    hands.wait(lambda: dock._runner.is_quiet, seconds=60)
     hands.wait(lambda: dock._runner.is_quiet, seconds=300)
     hands.pick(dock.view, "Weights")
     hands.look("slider")
