@@ -274,7 +274,7 @@ def _automatic(
         background, options["background_mask"] = pair.background_alone(report)
         options |= {
             "sampling": "patches" if samples == Patches() else samples,
-            "background_strength": "constant" if settings.constant_strength else "varying",
+            "background_strength": "constant" if settings.constant_strength else "auto",
         }
         first = (0,) * (len(part.shape) - 2)
         corner = np.asarray(image[(*first, slice(_CORNER), slice(_CORNER))])
