@@ -1,17 +1,13 @@
-"""Compiled loops for products of sparse rows, each with a SciPy fallback.
+"""Products of all pairs of columns of sparse rows, by a compiled loop or by SciPy.
 
-Problem: SciPy's products of two sparse matrices are slow, because they store every intermediate
-result. Two loops over the entries avoid that. They are compiled if numba is installed and there are
-so many entries that the time to start numba pays off:
+Problem: SciPy's product of two sparse matrices stores every intermediate result, and cannot treat
+well-filled columns as dense in the same pass. A loop over the entries avoids both, and SciPy takes
+up to 2.3 times as long. The loop is compiled if numba is installed and there are so many entries
+that the time to start numba pays off.
 
-- `add_row_products`: inner products of rows with each other (SciPy takes up to 4.5 times as long);
-- `covariance_parts`: products of columns with each other (SciPy takes up to 2.7 times as long).
-
-SciPy's product of a sparse matrix with a few dense columns is as fast as compiled loops, so it has
-none here.
-
-The loops are plain Python that numba can compile. Indices are unsigned integers, because numba
-checks whether a signed index is negative at every entry.
+The loop is plain Python that numba can compile. Indices are unsigned integers, because numba
+checks whether a signed index is negative at every entry. SciPy's products of sparse rows with a few
+dense columns, and of sparse rows with each other, are about as fast as compiled loops.
 """
 
 from __future__ import annotations
@@ -30,23 +26,15 @@ from contrast_core.linalg import add_products
 from contrast_core.rows import ELEMENTS
 
 _WORTH_COMPILING = 2**16  # entries from which compiled code is faster, if numba is loaded already
+_WORTH_STARTING = 2**22  # the same, counting the second that numba takes to start
 _BLOCK = 2048  # rows of a block; its dense columns and entries stay in the processor's cache
-_CACHED_FEATURES = 1000  # features of a block; their entries stay in the processor's cache
 _MOST_FEATURES = 2**16  # largest number of features that 16-bit indices can address
 
 
-def compiled_pays(n_entries: int, worth_starting: int = 2**24) -> bool:
-    """Return whether compiled code is faster, counting the second that numba takes to start."""
-    least = _WORTH_COMPILING if "numba" in sys.modules else worth_starting
+def compiled_pays(n_entries: int) -> bool:
+    """Return whether compiled code is faster."""
+    least = _WORTH_COMPILING if "numba" in sys.modules else _WORTH_STARTING
     return n_entries >= least and _numba() is not None
-
-
-def gram_pays(counts: FloatArray) -> bool:
-    """Return whether compiled code is faster for a Gram matrix of rows.
-
-    `counts` is the number of stored entries of each feature.
-    """
-    return compiled_pays(int(counts @ counts), 2**30)
 
 
 @cache
@@ -59,53 +47,12 @@ def _numba() -> ModuleType | None:
 
 
 @cache
-def _compiled(loop: Callable[..., Any], contract: bool = False) -> Callable[..., Any]:
-    """Return a compiled loop; `contract` allows fused multiply-adds."""
+def _compiled() -> Callable[..., Any]:
     numba: Any = _numba()
-    fast = {"contract"} if contract else False
-    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, fastmath=fast)(loop)
-    return compiled
-
-
-def add_row_products(rows: Any, by_feature: Any, gram: FloatArray, first: int, last: int) -> None:
-    """Fill rows `first` to `last` of the lower triangle of a Gram matrix.
-
-    `rows` is a CSR matrix, and `by_feature` is the same matrix in CSC form.
-    """
-    if not gram_pays(np.diff(by_feature.indptr).astype(np.float64)):
-        gram[first:last, :last] = (rows[first:last] @ by_feature.T[:, :last]).toarray()
-        return
-    before = rows.indices[: rows.indptr[first]]
-    _compiled(_gram_entries)(
-        *(rows.indptr, rows.indices, rows.data),
-        *(by_feature.indptr, by_feature.indices, by_feature.data),
-        by_feature.indptr[:-1] + np.bincount(before, minlength=rows.shape[1]),
-        rows.indptr[first:last].copy(),
-        *(gram, first),
+    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, fastmath={"contract"})(
+        _add_rows
     )
-
-
-def _gram_entries(  # type: ignore[no-untyped-def]
-    indptr, indices, data, feature_indptr, row_of, value_of, reached, position, gram, first
-):
-    """Fill rows of the lower triangle of a Gram matrix.
-
-    Features are taken in blocks whose entries stay in the cache. `reached[f]` is the end of those
-    entries of feature f that lie in rows up to the current one. `position[i]` is the first entry of
-    row i that has not been read.
-    """
-    n_features = len(feature_indptr) - 1
-    for block in range(0, n_features, _CACHED_FEATURES):
-        for i in range(len(position)):
-            products = gram[first + i]
-            p = position[i]
-            while p < indptr[first + i + 1] and indices[p] < block + _CACHED_FEATURES:
-                feature, value = indices[p], data[p]
-                reached[feature] += 1
-                for q in range(feature_indptr[feature], reached[feature]):
-                    products[row_of[q]] += value * value_of[q]
-                p += 1
-            position[i] = p
+    return compiled
 
 
 def covariance_parts(
@@ -133,7 +80,7 @@ def covariance_parts(
         Products among the dense columns, of the other columns with the dense ones, and among the
         other columns. Of the two symmetric matrices, only the upper triangle is filled.
     """
-    pays = rows.shape[1] <= _MOST_FEATURES and compiled_pays(rows.nnz, 2**22)
+    pays = rows.shape[1] <= _MOST_FEATURES and compiled_pays(rows.nnz)
     return (_by_numba if pays else _by_scipy)(rows, dense, others, centres, spread, codes)
 
 
@@ -158,7 +105,7 @@ def _by_scipy(
 def _by_numba(
     rows: Any, dense: Any, others: Any, centres: FloatArray, spread: Any, codes: Any
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    compiled = _compiled(_add_rows, contract=True)
+    add_rows = _compiled()
     n_rows, n_features = rows.shape
     rows = rows if rows.has_sorted_indices else rows.sorted_indices()
     place = np.empty(n_features, dtype=np.int32)
@@ -175,7 +122,7 @@ def _by_numba(
         last = min(first + _BLOCK, n_rows)
         kept = np.empty(rows.indptr[last] - rows.indptr[first], dtype=kept_as)
         part = block[: last - first]
-        compiled(
+        add_rows(
             *(rows.indptr, rows.indices, values, spread, codes, centres, place),
             *(first, kept, part, across, square),
         )

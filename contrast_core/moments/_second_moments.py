@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -40,7 +40,7 @@ from contrast_core.moments._grouped import (
     spread_over,
 )
 from contrast_core.moments._moments import Form, Moments
-from contrast_core.rows import DEVICE_BLOCKS, Rows, read_together, reduce_rows, rows_of
+from contrast_core.rows import DEVICE_BLOCKS, Rows, pieces, reduce_rows, rows_of
 
 if TYPE_CHECKING:
     from contrast_core.rows import DaskRows
@@ -266,12 +266,13 @@ class SecondMoments(Moments):
         precision: Precision = "double",
         device: object = None,
     ) -> list[SecondMoments]:
-        """Return the moments of selections of rows; disjoint ones are read in one pass.
+        """Return the moments of selections of rows; one dataset is read in one pass.
 
         Parameters
         ----------
         parts : sequence of contrast_core.rows.Rows
-            Selections such as ``whole.take(...)``. Selections that overlap are read one by one.
+            Selections such as ``whole.take(...)``. Rows that belong to several selections are read
+            only once.
         precision, device
             As for `from_data`.
 
@@ -284,11 +285,18 @@ class SecondMoments(Moments):
         ValueError
             As for `from_data`.
         """
-        passes = [parts] if device is None and read_together(parts) else [[each] for each in parts]
-        summaries = [each for some in passes for each in _summaries(some, precision, device)]
+        joint = pieces(parts) if len(parts) > 1 and device is None else None
+        if joint is None:
+            return [
+                _moments(_summaries([rows], precision, device)[0], rows.groups, rows.names)
+                for rows in parts
+            ]
+        summaries = _summaries(joint[0], precision, None)
         return [
-            _moments(each, rows.groups, rows.names)
-            for each, rows in zip(summaries, parts, strict=True)
+            _moments(
+                reduce(Summary.merge, [summaries[i] for i in made_of]), rows.groups, rows.names
+            )
+            for rows, made_of in zip(parts, joint[1], strict=True)
         ]
 
     @classmethod

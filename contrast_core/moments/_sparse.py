@@ -11,7 +11,6 @@ digits.
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -20,19 +19,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from contrast_core._validation import FloatArray
-from contrast_core.moments._kernels import add_row_products, gram_pays
 
 BoolArray = NDArray[np.bool_]
 
 # Measured multiplications per nanosecond of one thread; only their ratios matter.
-_DENSE = 65.0
-_SPARSE_GRAM, _COMPILED_GRAM = 0.5, 1.05  # these multiply only one triangle
+_DENSE, _SPARSE = 65.0, 0.5  # both multiply only one triangle
 # Columns that are stored in a larger share of the rows are centred before they are multiplied. The
 # others need not be: the square of their mean is at most this share of their mean square, so that
 # subtracting it afterwards costs no digits.
 _FULLEST = 0.5
 _CACHED_ENTRIES = 2**16
-_PARTS_PER_THREAD = 4
+_PARTS_PER_THREAD = 16  # SciPy holds the product of a part twice
 
 
 def counts_of(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], FloatArray]:
@@ -118,11 +115,14 @@ def sparse_gram(
     thin = rows[:, np.flatnonzero(~filled)] if filled.any() else rows
     by_feature = thin.tocsc()
     gram = np.zeros((n, n))  # only the lower triangle is filled here
-    part = partial(add_row_products, thin, by_feature, gram)
+
+    def fill(ends: tuple[int, int]) -> None:
+        first, last = ends
+        gram[first:last, :last] = (thin[first:last] @ by_feature.T[:, :last]).toarray()
+
     n_parts = _PARTS_PER_THREAD * max(n_threads, 1)
     ends = (n * np.sqrt(np.linspace(0, 1, n_parts + 1))).round().astype(int).tolist()
-    for _ in (pool.map if pool is not None else map)(lambda ends: part(*ends), pairwise(ends)):
-        pass
+    list((map if pool is None else pool.map)(fill, pairwise(ends)))
     return gram.T
 
 
@@ -130,6 +130,5 @@ def filled_features(rows: Any, codes: Any, n_groups: int) -> BoolArray:
     """Return the features that are better treated as dense in products of rows."""
     in_group, in_feature = counts_of(rows, codes, n_groups)
     counts = in_feature.sum(axis=0)
-    rate = _COMPILED_GRAM if gram_pays(counts) else _SPARSE_GRAM
-    most = rows.shape[0] * min(_FULLEST, (rate / _DENSE) ** 0.5)
+    most = rows.shape[0] * min(_FULLEST, (_SPARSE / _DENSE) ** 0.5)
     return np.asarray((counts > most) | well_filled(in_group, in_feature))

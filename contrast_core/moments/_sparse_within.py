@@ -35,7 +35,7 @@ def filled_columns(rows: Any, codes: Any = None, n_groups: int = 1) -> BoolArray
     held = np.concatenate([[0.0], np.cumsum(counts[order])])
     n_dense = np.arange(n_features + 1)
     others = rows.nnz - held
-    of_dense, of_mixed, of_sparse = _NUMBA if compiled_pays(rows.nnz, 2**22) else _SCIPY
+    of_dense, of_mixed, of_sparse = _NUMBA if compiled_pays(rows.nnz) else _SCIPY
     nanoseconds = (
         n_rows * n_dense**2.0 / of_dense
         + others * n_dense / of_mixed

@@ -34,9 +34,8 @@ All `Rows` have these attributes and methods:
 =====================  ===========================================================================
 
 `labelled_blocks` yields blocks of rows with their weights and groups; `joint_blocks` reads several
-disjoint selections of the rows of one dataset in one pass, and `reduce_rows` sums them.
-`read_together` checks that selections are of this kind. `load_into_memory` reads rows that are
-elsewhere.
+disjoint selections of the rows of one dataset in one pass, and `reduce_rows` sums them. `pieces`
+splits overlapping selections into disjoint ones. `load_into_memory` reads rows that are elsewhere.
 `minibatches` yields all rows in random order, a few at a time. `row_view` returns consecutive rows
 of a CSR matrix without a copy. `array_of` checks stacks of images, which are not rows yet.
 
@@ -49,7 +48,7 @@ from contrast_core.rows._checks import check_finite
 from contrast_core.rows._dask import DaskRows
 from contrast_core.rows._memory import load_into_memory
 from contrast_core.rows._minibatches import minibatches
-from contrast_core.rows._parts import joint_blocks, read_together
+from contrast_core.rows._parts import joint_blocks, pieces
 from contrast_core.rows._reduce import labelled_blocks, reduce_rows
 from contrast_core.rows._rows import ELEMENTS, Place, Rows, row_view
 from contrast_core.rows._rows_of import array_of, rows_of
@@ -69,7 +68,7 @@ __all__ = [
     "labelled_blocks",
     "load_into_memory",
     "minibatches",
-    "read_together",
+    "pieces",
     "reduce_rows",
     "row_view",
     "rows_of",

@@ -46,15 +46,25 @@ def joined(parts: Sequence[RowsT]) -> tuple[RowsT, Index]:
     return first.take_all().take(owner >= 0), owner[owner >= 0]
 
 
-def read_together(parts: Sequence[Rows]) -> bool:
-    """Return whether these are disjoint selections of one dataset, which one pass can read.
+def pieces(parts: Sequence[RowsT]) -> tuple[list[RowsT], list[list[int]]] | None:
+    """Split selections of one dataset, which may overlap, into disjoint pieces.
 
-    Each needs a known number of rows above 0, in ascending order, on the host.
+    Returns
+    -------
+    list of Rows, list of lists of int
+        The pieces, and for each part the indices of its pieces. The result is None unless all parts
+        are selections of one `whole` on the host. Each part must have a known number of rows above
+        0, in ascending order.
     """
     first = parts[0]
     if not all(part._is_read_with(first) and part._is_ascending() for part in parts):
-        return False
-    times = np.zeros(first._n_source, dtype=np.intp)
-    for part in parts:
-        times[part._which] += 1
-    return bool(times.max() <= 1)
+        return None
+    codes = np.zeros(first._n_source, dtype=np.int64)
+    for i, part in enumerate(parts):
+        codes[slice(None) if part._rows is None else part._rows] += 1 << i
+    used = [int(code) for code in np.unique(codes) if code]
+    whole = first.take_all()
+    disjoint = [whole.take(codes == code) for code in used]
+    return disjoint, [
+        [j for j, code in enumerate(used) if code >> i & 1] for i in range(len(parts))
+    ]

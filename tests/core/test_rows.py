@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from contrast_core.rows import Rows, joint_blocks, read_together, rows_of
+from contrast_core.rows import Rows, joint_blocks, pieces, rows_of
 from tests.core.kinds import KINDS, Watched, dense
 
 N, D = 230, 11
@@ -123,15 +123,23 @@ def test_several_selections_are_read_in_one_pass(values: Any, data: Any) -> None
         found[i].append(dense(block))
     for blocks, mask in zip(found, sets, strict=True):
         np.testing.assert_array_equal(np.concatenate(blocks), values[mask][:, 2:])
+    # Overlapping selections are composed of disjoint pieces.
+    sets = [np.arange(N) < 90, np.arange(N) % 2 == 0, (np.arange(N) > 50) & (np.arange(N) < 70)]
+    made = pieces([whole.take(mask) for mask in sets])
+    assert made is not None
+    parts, made_of = made
+    assert sum(part.shape[0] for part in parts) == np.logical_or.reduce(sets).sum()
+    for mask, which in zip(sets, made_of, strict=True):
+        rows = np.concatenate([dense(parts[i].load()) for i in which])
+        expected = values[mask][:, 2:]
+        np.testing.assert_array_equal(np.sort(rows, axis=0), np.sort(expected, axis=0))
 
 
-def test_only_disjoint_selections_of_one_dataset_are_read_together(values: Any) -> None:
+def test_selections_of_several_datasets_have_no_pieces(values: Any) -> None:
     whole = rows_of(values)
-    first, second = whole.take(slice(9)), whole.take(slice(9, 20))
-    assert read_together([first, second])
-    other = rows_of(values.copy())
-    for others in (other, whole.columns(slice(1, 5)), whole.take([]), whole.take([10, 9]), whole):
-        assert not read_together([first, others])
+    for others in (rows_of(values.copy()), whole.columns(slice(1, 5)), whole.take([])):
+        assert pieces([whole.take(slice(9)), others]) is None
+    assert pieces([whole.take([3, 2]), whole]) is None
 
 
 @pytest.mark.parametrize(("n_chunk", "step"), [(25, 50), (60, 60), (1, 64)])

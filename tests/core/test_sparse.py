@@ -166,14 +166,8 @@ def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch)
     assert 0 < max(n_columns for _, n_columns in shapes) <= 256
 
 
-@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_the_gram_matrix_of_sparse_rows(
-    compiled: bool, n_threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Check the Gram matrix computed by SciPy, and by compiled code if numba is installed."""
-    use_numba(compiled, monkeypatch)
-    monkeypatch.setattr(_kernels, "_CACHED_FEATURES", 64)
+def test_the_gram_matrix_of_sparse_rows(n_threads: int) -> None:
     rows = counts(400, 900)
     filled = np.arange(900) % 7 == 0
     with ThreadPoolExecutor(n_threads) as pool:
