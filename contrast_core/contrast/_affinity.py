@@ -66,10 +66,8 @@ def representatives(
 
     References
     ----------
-    Abid, Zhang, Bagaria and Zou 2018, Algorithm 2. The paper cites Ng, Jordan and Weiss 2002, who
-    normalise the rows of the spectral embedding to unit length. This function uses scikit-learn's
-    spectral clustering, which divides each row by the square root of its degree instead, as Shi and
-    Malik 2000 do.
+    Abid, Zhang, Bagaria and Zou 2018, Algorithm 2, which cites the spectral clustering of Ng,
+    Jordan and Weiss, "On spectral clustering: analysis and an algorithm", 2002.
     """
     raw = _spectral_labels(affinity, n_clusters, random_state)
     medoids = []
@@ -90,13 +88,21 @@ def _spectral_labels(
     affinity: FloatArray, n_clusters: int, random_state: int | None
 ) -> NDArray[np.intp]:
     from scipy.sparse.csgraph import connected_components
-    from sklearn.cluster import spectral_clustering
+    from sklearn.cluster import k_means
+    from sklearn.manifold import spectral_embedding
 
     n_distinct, distinct = connected_components(affinity > 1 - 1e-12, directed=False)
     if n_distinct <= n_clusters:
         return np.asarray(distinct, dtype=np.intp)
     # The floor keeps the graph connected where subspaces are exactly orthogonal.
-    labels = spectral_clustering(
-        np.maximum(affinity, 1e-12), n_clusters=n_clusters, random_state=random_state
+    rows = spectral_embedding(
+        np.maximum(affinity, 1e-12),
+        n_components=n_clusters,
+        drop_first=False,
+        random_state=random_state,
     )
+    # Ng, Jordan and Weiss normalise the rows of the embedding to unit length, scikit-learn's own
+    # spectral clustering does not.
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    labels = k_means(rows, n_clusters, n_init=10, random_state=random_state)[1]
     return np.asarray(labels, dtype=np.intp)

@@ -119,7 +119,8 @@ def contrast_path(
     measures the affinity of all pairs of subspaces, which is the product of the cosines of their
     principal angles (for more than ten components, the k-th root of the product). Spectral
     clustering then divides the subspaces into clusters, and the medoid of each is its
-    representative.
+    representative. PCA of the foreground, alpha = 0, is clustered with the others if it is in the
+    grid. The experiments of the paper cluster the positive strengths and show PCA beside them.
 
     Parameters
     ----------
