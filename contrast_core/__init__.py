@@ -6,39 +6,40 @@ Names are loaded on first use, so that importing the package costs next to nothi
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from contrast_core import datasets, images, pairing
-    from contrast_core._by_label import ContrastByLabel
-    from contrast_core._model_files import load, save
-    from contrast_core._validation import ContrastWarning
-    from contrast_core.deep import CVAE
-    from contrast_core.moments import SecondMoments
-    from contrast_core.path import contrast_path
-    from contrast_core.probabilistic import CLVM, PCPCA
-    from contrast_core.significance import (
-        bootstrap_stability,
-        condition_shift,
-        condition_test,
-        contrast_dimension,
-        contrast_report,
-        cross_fitted_ratio,
-        permutation_test,
-        responders,
-    )
-    from contrast_core.spectral import (
-        CPCA,
-        CPCAStar,
-        KernelCPCA,
-        OnlineCPCAStar,
-        PCAPlus,
-        PCAPlusPlus,
-        SparseCPCA,
-        cross_validated_penalty,
-    )
+    from contrast_core import datasets as datasets
+    from contrast_core import images as images
+    from contrast_core import pairing as pairing
+    from contrast_core._by_label import ContrastByLabel as ContrastByLabel
+    from contrast_core._model_files import load as load
+    from contrast_core._model_files import save as save
+    from contrast_core._validation import ContrastWarning as ContrastWarning
+    from contrast_core.deep import CVAE as CVAE
+    from contrast_core.moments import SecondMoments as SecondMoments
+    from contrast_core.path import contrast_path as contrast_path
+    from contrast_core.probabilistic import CLVM as CLVM
+    from contrast_core.probabilistic import PCPCA as PCPCA
+    from contrast_core.significance import bootstrap_stability as bootstrap_stability
+    from contrast_core.significance import condition_shift as condition_shift
+    from contrast_core.significance import condition_test as condition_test
+    from contrast_core.significance import contrast_dimension as contrast_dimension
+    from contrast_core.significance import contrast_report as contrast_report
+    from contrast_core.significance import cross_fitted_ratio as cross_fitted_ratio
+    from contrast_core.significance import permutation_test as permutation_test
+    from contrast_core.significance import responders as responders
+    from contrast_core.spectral import CPCA as CPCA
+    from contrast_core.spectral import CPCAStar as CPCAStar
+    from contrast_core.spectral import KernelCPCA as KernelCPCA
+    from contrast_core.spectral import OnlineCPCAStar as OnlineCPCAStar
+    from contrast_core.spectral import PCAPlus as PCAPlus
+    from contrast_core.spectral import PCAPlusPlus as PCAPlusPlus
+    from contrast_core.spectral import SparseCPCA as SparseCPCA
+    from contrast_core.spectral import cross_validated_penalty as cross_validated_penalty
 
 _HOME = {
     "CLVM": "contrast_core.probabilistic",
@@ -67,55 +68,16 @@ _HOME = {
     "responders": "contrast_core.significance",
     "save": "contrast_core._model_files",
 }
-_SUBPACKAGES = (
-    "contrast",
-    "datasets",
-    "images",
-    "linalg",
-    "moments",
-    "pairing",
-    "path",
-    "significance",
-    "spectral",
-)
 
-__all__ = [
-    "CLVM",
-    "CPCA",
-    "CVAE",
-    "PCPCA",
-    "CPCAStar",
-    "ContrastByLabel",
-    "ContrastWarning",
-    "KernelCPCA",
-    "OnlineCPCAStar",
-    "PCAPlus",
-    "PCAPlusPlus",
-    "SecondMoments",
-    "SparseCPCA",
-    "bootstrap_stability",
-    "condition_shift",
-    "condition_test",
-    "contrast_dimension",
-    "contrast_path",
-    "contrast_report",
-    "cross_fitted_ratio",
-    "cross_validated_penalty",
-    "datasets",
-    "images",
-    "load",
-    "pairing",
-    "permutation_test",
-    "responders",
-    "save",
-]
+__all__ = [*_HOME, "datasets", "images", "pairing"]
 
 
 def __getattr__(name: str) -> Any:
+    home = f"contrast_core.{name}"
     if name in _HOME:
         value = getattr(import_module(_HOME[name]), name)
-    elif name in _SUBPACKAGES:
-        value = import_module(f"contrast_core.{name}")
+    elif not name.startswith("_") and find_spec(home) is not None:
+        value = import_module(home)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
