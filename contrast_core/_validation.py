@@ -91,22 +91,22 @@ def check_labels(labels: ArrayLike, n_rows: int, name: str, rows: str = "rows") 
     return objects
 
 
-def check_units(
-    units: ArrayLike | None, background_units: ArrayLike | None, n_rows: int, n_background: int
+def check_both_labels(
+    labels: tuple[ArrayLike | None, ArrayLike | None],
+    n_rows: tuple[int, int],
+    names: tuple[str, str] = ("units", "background_units"),
 ) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Return the unit (donor, animal) of each row of both datasets; None without units."""
-    if (units is None) != (background_units is None):
-        given, missing = ("units", "background_units")[:: 1 if background_units is None else -1]
+    """Return the labels of the rows of two datasets, such as their donors; None without labels."""
+    first, second = labels
+    if (first is None) != (second is None):
+        given, missing = names if second is None else names[::-1]
         raise ValueError(
-            f"{given} was given without {missing}; give the unit (donor, animal) of every row of "
-            "both datasets, or of neither."
+            f"{given} was given without {missing}; give a label for every row of both datasets, or "
+            "of neither."
         )
-    if units is None or background_units is None:
+    if first is None or second is None:
         return None
-    return (
-        check_labels(units, n_rows, "units"),
-        check_labels(background_units, n_background, "background_units"),
-    )
+    return check_labels(first, n_rows[0], names[0]), check_labels(second, n_rows[1], names[1])
 
 
 def check_weights(weights: ArrayLike, n_rows: int, name: str) -> FloatArray:

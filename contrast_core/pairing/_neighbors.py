@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
+    check_both_labels,
     check_choice,
     check_count,
     check_flag,
-    check_labels,
     check_same_features,
     check_seed,
     shown,
@@ -157,12 +157,9 @@ def neighbor_pairs(
 def _two_labels(
     name: str, labels: ArrayLike | None, positive: ArrayLike | None, n: int, m: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    if (labels is None) != (positive is None):
-        missing = name if labels is None else f"positive_{name}"
-        raise ValueError(f"{missing} is missing: label the rows of both sets, or of neither.")
-    if labels is None or positive is None:
+    found = check_both_labels((labels, positive), (n, m), (name, f"positive_{name}"))
+    if found is None:
         return np.zeros(n, dtype=np.intp), np.zeros(m, dtype=np.intp)
-    found = check_labels(labels, n, name), check_labels(positive, m, f"positive_{name}")
     kinds = tuple(each.dtype.kind for each in found)
     # Only labels of `within` are compared between the sets; labels of clusters may differ in type.
     if name == "within" and set(kinds) & set("US") and set(kinds) & set("biuf"):

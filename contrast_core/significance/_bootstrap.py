@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
@@ -29,8 +28,6 @@ from contrast_core.significance._estimators import (
     resampling,
 )
 from contrast_core.significance._units import TwoSamples, Weights, two_samples
-
-_FEATURES_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -201,36 +198,18 @@ def bootstrap_stability(
             retained.append(squared.sum(axis=1))
             angles.append(principal_angles(ours, theirs))
             turned.append(aligned(theirs, ours))
+    loadings = np.array(turned) if samples.basis is None else np.array(turned) @ samples.basis
+    lower, upper = np.quantile(loadings, [(1 - share) / 2, (1 + share) / 2], axis=0)
     return BootstrapStability(
         np.array(matched),
         np.array(retained),
         np.array(angles),
         fitted.components_,
-        *_bands(np.array(turned), samples.basis, share),
+        lower,
+        upper,
         share,
         *samples.numbers(),
     )
-
-
-def _bands(
-    components: FloatArray, basis: FloatArray | None, level: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of the interval of each loading over the resamples.
-
-    If `basis` is given, the components are coordinates in this basis. To save memory, they are
-    mapped to feature space a few features at a time.
-    """
-    ends = [(1 - level) / 2, (1 + level) / 2]
-    if basis is None:
-        lower, upper = np.quantile(components, ends, axis=0)
-        return lower, upper
-    n_blocks = math.ceil(basis.shape[1] / _FEATURES_AT_ONCE)
-    parts = [
-        np.quantile(components @ some, ends, axis=0)
-        for some in np.array_split(basis, n_blocks, axis=1)
-    ]
-    lower, upper = np.concatenate(parts, axis=-1)
-    return lower, upper
 
 
 def _draw(

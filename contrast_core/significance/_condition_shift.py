@@ -8,6 +8,7 @@ it: donors, or fifths of the rows, are held out in turn.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,11 +20,11 @@ from scipy.stats import t as student
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
+    check_both_labels,
     check_count,
     check_generator,
     check_number,
     check_same_features,
-    check_units,
 )
 from contrast_core.moments import FeatureMoments
 from contrast_core.rows import rows_of
@@ -203,22 +204,12 @@ def condition_shift(
     blocks = _blocks(sizes, units, background_units, rng)
     first, second = (rows.load() for rows in (x, y))
     basis = _principal(first, second, rng)
-    sides = (
-        _Side.from_rows(first, blocks.foreground, basis),
-        _Side.from_rows(second, blocks.background, basis),
-    )
-    if not sides[1].variances.any():
-        raise ValueError(
-            "background does not vary within its units: there is nothing to measure a difference "
-            "by."
-        )
-
     n = len(blocks.foreground)
-    # Each row of weights says how often each block counts towards a direction.
     drawn = [np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(n_resamples)]
-    scores = _held_out_scores(
-        (first, second), _directions(sides, 1.0 - np.eye(n), basis, blocks.paired), blocks
-    )
+    # Each row of weights says how often each block counts towards a direction.
+    weights = np.array([*(1.0 - np.eye(n)), np.ones(n), *drawn])
+    directions = _directions((first, second), blocks, weights, basis)
+    scores = _held_out_scores((first, second), directions[:n], blocks)
     effects = np.array(
         [
             scores[0][part].mean() - scores[1][other].mean()
@@ -227,7 +218,7 @@ def condition_shift(
     )
     effect, error = effects.mean(), np.sqrt(_VARIANCE_FACTOR / n) * effects.std(ddof=1)
     half = student.ppf((1 + level) / 2, n - 1) * error
-    directions = _directions(sides, np.array([np.ones(n), *drawn]), basis, blocks.paired)
+    directions = directions[n:]
     lengths = np.linalg.norm(directions, axis=1, keepdims=True)
     directions /= np.where(lengths > 0, lengths, 1.0)
     return ConditionShift(
@@ -266,18 +257,15 @@ def _blocks(
     rng: np.random.Generator,
 ) -> _Blocks:
     """Divide the rows of both datasets into blocks: units, or fifths of the rows without units."""
-    labels = check_units(units, background_units, *sizes)
+    labels = check_both_labels((units, background_units), sizes)
     if labels is None:
         x, y = (np.array_split(rng.permutation(size), _FOLDS) for size in sizes)
         return _Blocks(x, y)
-    counts = [
-        dict(zip(*(each.tolist() for each in np.unique(side, return_counts=True)), strict=True))
-        for side in labels
-    ]
+    counts = [Counter(np.sort(side).tolist()) for side in labels]
     named = list(dict.fromkeys([*counts[0], *counts[1]]))
     paired = any(name in counts[0] and name in counts[1] for name in named)
     used = [
-        [name for name in named if all(count.get(name, 0) >= FEWEST_ROWS for count in sides)]
+        [name for name in named if all(count[name] >= FEWEST_ROWS for count in sides)]
         for sides in ([counts, counts] if paired else [[counts[0]], [counts[1]]])
     ]
     n = min(map(len, used))
@@ -366,69 +354,61 @@ def _principal(x: Any, y: Any, rng: np.random.Generator) -> FloatArray:
     return np.asarray(found, dtype=np.float64)
 
 
-class _Side(NamedTuple):
-    """Numbers of rows, means and covariances of the blocks of one dataset.
-
-    Means and variances are those of the features, covariances and centres those of the coordinates
-    on a basis of k directions.
-    """
-
-    sizes: FloatArray  # (B,)
-    means: FloatArray  # (B, D)
-    variances: FloatArray  # (B, D)
-    covariances: FloatArray  # (B, k, k)
-    centres: FloatArray  # (B, k)
-
-    @classmethod
-    def from_rows(cls, rows: Any, parts: list[NDArray[np.intp]], basis: FloatArray) -> _Side:
-        """Compute the moments of the rows of each block."""
-        features = [FeatureMoments.from_data(rows[part]) for part in parts]
-        coordinates = np.asarray(rows @ basis.T, dtype=np.float64)
-        return cls(
-            np.array([float(len(part)) for part in parts]),
-            np.stack([each.mean for each in features]),
-            np.stack([each.variance for each in features]),
-            np.stack([np.cov(coordinates[part].T).reshape(2 * [len(basis)]) for part in parts]),
-            np.stack([coordinates[part].mean(axis=0) for part in parts]),
-        )
-
-
 def _directions(
-    sides: tuple[_Side, _Side], weights: NDArray[Any], basis: FloatArray, paired: bool
+    rows: tuple[Any, Any], blocks: _Blocks, weights: FloatArray, basis: FloatArray
 ) -> FloatArray:
-    """Return the direction (D,) for each row of weights of the blocks, (W, D)."""
-    return np.array([_direction(*sides, each, basis, paired) for each in weights])
+    """Return Fisher's discriminant for each row of weights of the blocks (W, B), (W, D).
 
-
-def _direction(
-    foreground: _Side,
-    background: _Side,
-    weights: NDArray[Any],
-    basis: FloatArray,
-    paired: bool,
-) -> FloatArray:
-    """Return Fisher's discriminant (D,), computed with these weights of the blocks (B,)."""
-    shares = weights / weights.sum()
-    difference = shares @ (foreground.means - background.means)
-    squared_error = sum(
-        (shares @ side.variances) / (weights @ side.sizes) for side in (foreground, background)
+    Raises
+    ------
+    ValueError
+        If the background does not vary within its blocks.
+    """
+    parts = blocks.foreground, blocks.background
+    moments = [
+        [FeatureMoments.from_data(data[part]) for part in own]
+        for data, own in zip(rows, parts, strict=True)
+    ]
+    means, variances = (
+        [np.stack([getattr(each, name) for each in own]) for own in moments]
+        for name in ("mean", "variance")
     )
-    # Positive-part shrinkage of James and Stein, feature by feature: small differences are noise.
-    squared = difference**2
-    if (squared > squared_error).any():
-        signal = np.maximum(squared - squared_error, 0.0)
-        difference = difference * np.divide(
-            signal, squared, out=np.zeros_like(signal), where=signal > 0
+    sizes = [np.array([float(len(part)) for part in own]) for own in parts]
+    if not variances[1].any():
+        raise ValueError(
+            "background does not vary within its units: there is nothing to measure a difference "
+            "by."
         )
-    covariance = np.tensordot(shares, background.covariances, axes=1)
-    if not paired:
-        away = np.sqrt(shares)[:, None] * (background.centres - shares @ background.centres)
-        covariance = covariance + away.T @ away
-    ridge = _RIDGE * float((shares @ background.variances).mean())
-    if ridge == 0:
-        return np.asarray(difference)
-    # C is zero outside the basis, so C + ridge I is inverted by the formula of Sherman, Morrison
-    # and Woodbury.
-    along = basis @ difference
-    inner = np.linalg.solve(covariance + ridge * np.eye(len(basis)), along)
-    return np.asarray(difference / ridge + (inner - along / ridge) @ basis)
+    coordinates = np.asarray(rows[1] @ basis.T, dtype=np.float64)
+    size = 2 * [len(basis)]
+    within = np.stack([np.cov(coordinates[part].T).reshape(size) for part in blocks.background])
+    centres = np.stack([coordinates[part].mean(axis=0) for part in blocks.background])
+    directions = []
+    for each in weights:
+        shares = each / each.sum()
+        difference = shares @ (means[0] - means[1])
+        squared_error = sum(
+            shares @ variance / (each @ n_rows)
+            for variance, n_rows in zip(variances, sizes, strict=True)
+        )
+        # Positive-part shrinkage of James and Stein, feature by feature: small differences are
+        # noise.
+        squared = difference**2
+        if (squared > squared_error).any():
+            signal = np.maximum(squared - squared_error, 0.0)
+            difference = difference * np.divide(
+                signal, squared, out=np.zeros_like(signal), where=signal > 0
+            )
+        covariance = np.tensordot(shares, within, axes=1)
+        if not blocks.paired:
+            away = np.sqrt(shares)[:, None] * (centres - shares @ centres)
+            covariance = covariance + away.T @ away
+        ridge = _RIDGE * float((shares @ variances[1]).mean())
+        if ridge > 0:
+            # C is zero outside the basis, so C + ridge I is inverted by the formula of Sherman,
+            # Morrison and Woodbury.
+            along = basis @ difference
+            inner = np.linalg.solve(covariance + ridge * np.eye(len(basis)), along)
+            difference = difference / ridge + (inner - along / ridge) @ basis
+        directions.append(difference)
+    return np.array(directions)

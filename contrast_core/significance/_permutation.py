@@ -260,11 +260,11 @@ def permutation_test(
 
 
 class _Sums(NamedTuple):
-    """Total weight of some units, and their sums of first and second moments in each dataset."""
+    """Weight of some units of each dataset, and their sums of first and second moments."""
 
-    weight: float
-    first: tuple[FloatArray, FloatArray]
-    second: tuple[FloatArray, FloatArray]
+    weights: tuple[float, ...]
+    first: tuple[FloatArray, ...]
+    second: tuple[FloatArray, ...]
 
     def covariance(self, j: int, scales: tuple[float, float]) -> FloatArray:
         """Return the covariance in the coordinates from j on, of datasets divided by `scales`."""
@@ -272,8 +272,8 @@ class _Sums(NamedTuple):
         second = sum(
             part[j:, j:] / scale**2 for part, scale in zip(self.second, scales, strict=True)
         )
-        mean = first / self.weight
-        return np.asarray(second / self.weight - np.outer(mean, mean))
+        mean = first / sum(self.weights)
+        return np.asarray(second / sum(self.weights) - np.outer(mean, mean))
 
 
 @dataclass
@@ -313,14 +313,8 @@ class _DeflatedSamples(Deflation):
         self, chosen: NDArray[np.bool_], shifts: Sequence[FloatArray | float] = (0.0, 0.0)
     ) -> _Sums:
         masks = np.split(chosen, [len(self.units[0])])
-        (first_x, second_x), (first_y, second_y) = (
-            units.sums(mask, shift)
-            for units, mask, shift in zip(self.units, masks, shifts, strict=True)
-        )
-        weight = sum(
-            float(units.weights[mask].sum()) for units, mask in zip(self.units, masks, strict=True)
-        )
-        return _Sums(weight, (first_x, first_y), (second_x, second_y))
+        parts = zip(self.units, masks, shifts, strict=True)
+        return _Sums(*zip(*(units.sums(mask, shift) for units, mask, shift in parts), strict=True))
 
 
 def _centred(units: tuple[Units, Units], shared: NDArray[np.intp]) -> tuple[Units, Units]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations, product
 
 import numpy as np
@@ -67,39 +66,31 @@ class Relabellings:
         progress: Progress,
     ) -> FloatArray:
         """Return the statistics of every relabelling, (B, k)."""
-        labels = self._every() if self.is_exact else self._random(rng)
-        bar = with_progress(labels, self.total, "permute", progress)
+        bar = with_progress(self._labels(rng), self.total, "permute", progress)
         return np.array([statistics_of(chosen) for chosen in bar])
 
-    def _every(self) -> Iterator[NDArray[np.bool_]]:
-        """Yield each relabelling once."""
-        n_free, n_chosen = len(self._free), len(self.samples.unshared(0))
-        for swapped in product([False, True], repeat=len(self.samples.shared)):
-            for chosen in combinations(range(n_free), n_chosen):
-                yield self._labels(swapped, chosen)
-
-    def _random(self, rng: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
-        """Yield `total` relabellings, drawn with replacement."""
-        n_free, n_chosen = len(self._free), len(self.samples.unshared(0))
-        for _ in range(self.total):
-            swapped = rng.random(len(self.samples.shared)) < 0.5
-            yield self._labels(swapped, rng.permutation(n_free)[:n_chosen])
-
-    @cached_property
-    def _free(self) -> NDArray[np.intp]:
-        """Return the indices, among all units, of the units that occur in one dataset only."""
-        return np.concatenate(
-            [self.samples.unshared(0), self.samples.unshared(1) + self.samples.foreground.n_units]
+    def _labels(self, rng: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
+        """Yield masks of the foreground: each relabelling once, or random ones with replacement."""
+        pairs, n_shared = self.samples.pairs, len(self.samples.shared)
+        alone_x, alone_y = (self.samples.unshared(side) for side in (0, 1))
+        free = np.concatenate([alone_x, alone_y + self.samples.foreground.n_units])
+        choices: Iterable[tuple[ArrayLike, ArrayLike]] = (
+            product(
+                product([False, True], repeat=n_shared),
+                combinations(range(len(free)), len(alone_x)),
+            )
+            if self.is_exact
+            else (
+                (rng.random(n_shared) < 0.5, rng.permutation(len(free))[: len(alone_x)])
+                for _ in range(self.total)
+            )
         )
-
-    def _labels(self, swapped: ArrayLike, chosen: ArrayLike) -> NDArray[np.bool_]:
-        """Return the mask of the foreground, given the swapped pairs and the chosen free units."""
-        labels = np.zeros(self.samples.n_units, dtype=bool)
-        pairs = self.samples.pairs
-        labels[pairs[:, 0]] = ~np.asarray(swapped, dtype=bool)
-        labels[pairs[:, 1]] = swapped
-        labels[self._free[np.asarray(chosen, dtype=np.intp)]] = True
-        return labels
+        for swapped, chosen in choices:
+            labels = np.zeros(self.samples.n_units, dtype=bool)
+            labels[pairs[:, 0]] = ~np.asarray(swapped, dtype=bool)
+            labels[pairs[:, 1]] = swapped
+            labels[free[np.asarray(chosen, dtype=np.intp)]] = True
+            yield labels
 
 
 def _check_resolution(free: Sequence[int], n_distinct: int, total: int, *, grouped: bool) -> None:

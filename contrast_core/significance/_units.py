@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import issparse
 
-from contrast_core._validation import FloatArray, MatrixLike, check_labels, check_units
+from contrast_core._validation import FloatArray, MatrixLike, check_both_labels, check_labels
 from contrast_core.moments import FeatureMoments, SecondMoments
 from contrast_core.solve import Design, check_variances, loaded_rows
 
@@ -183,8 +183,8 @@ class Units:
 
     def sums(
         self, chosen: NDArray[np.bool_], shift: FloatArray | float = 0.0
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the weighted sums of the means and of the second moments about 0 of some units.
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Return the weight of some units, and the sums of their first and second moments about 0.
 
         The vector `shift` (D,) is first added to all units.
         """
@@ -194,7 +194,7 @@ class Units:
         second = means.T @ means
         if self.covariances is not None:
             second += np.tensordot(chosen.astype(np.float64), self.covariances, axes=1)
-        return first, second
+        return float(weights.sum()), first, second
 
     def mirrored(self, normal: FloatArray) -> Self:
         """Reflect the units at the plane through 0 with this unit normal vector (D,)."""
@@ -371,7 +371,7 @@ def two_samples(
             f"units and {which[-1] + 1} backgrounds were given; with units there is one background "
             "only. Give all of its rows together, or no units."
         )
-    labels = check_units(units, background_units, x.shape[0], y.shape[0])
+    labels = check_both_labels((units, background_units), (x.shape[0], y.shape[0]))
     (x, weights_x, used_x), (y, weights_y, used_y) = map(_weighted, (x, y), of_rows)
     strata = None if which is None else which[used_y]
     n_varying = _n_varying(x, y)

@@ -12,10 +12,10 @@ from contrast_core._linear_map import LinearMap
 from contrast_core._validation import (
     FloatArray,
     MatrixLike,
+    check_both_labels,
     check_count,
     check_generator,
     check_known_length,
-    check_units,
     numbers_of,
 )
 from contrast_core.linalg import orthonormal_rows
@@ -165,13 +165,13 @@ def _folds(
 ) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
     """Return, for each fold, masks of the rows of both datasets that it holds out."""
     n_folds = check_count(n_folds, "n_folds", at_least=2)
-    sizes = [check_known_length(rows.shape[0], rows.name) for rows in (x, y)]
-    labels = check_units(units, background_units, *sizes)
+    n, m = (check_known_length(rows.shape[0], rows.name) for rows in (x, y))
+    labels = check_both_labels((units, background_units), (n, m))
     if labels is None:
-        numbers = [rng.permutation(size) % n_folds for size in sizes]
+        numbers = [rng.permutation(size) % n_folds for size in (n, m)]
     else:
         distinct, unit = np.unique(np.concatenate(labels), return_inverse=True)
-        numbers = np.split((rng.permutation(len(distinct)) % n_folds)[unit], sizes[:1])
+        numbers = np.split((rng.permutation(len(distinct)) % n_folds)[unit], [n])
     for number, name in zip(numbers, ("X", "background"), strict=True):
         held = np.bincount(number, minlength=n_folds)
         if held.min() < 2:

@@ -160,8 +160,8 @@ def test_without_pynndescent_the_approximate_search_says_what_to_do(monkeypatch)
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"within": [0] * 80}, ValueError, "positive_within is missing"),
-        ({"clusters": [0] * 80}, ValueError, "positive_clusters is missing"),
+        ({"within": [0] * 80}, ValueError, "within was given without positive_within"),
+        ({"clusters": [0] * 80}, ValueError, "clusters was given without positive_clusters"),
         (
             {"within": ["a"] * 80, "positive_within": ["b"] * 80},
             ValueError,
