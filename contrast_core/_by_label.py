@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -95,7 +94,6 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         column: Any = np.asarray(y).ravel() if getattr(y, "shape", ())[1:] == (1,) else y
         n_rows = len(column) if math.isnan(rows.shape[0]) else rows.shape[0]
         labels = check_labels(column, n_rows, "y")
-        _check_takes_background(self.estimator)
         if np.ndim(self.background):  # type: ignore[arg-type]
             raise TypeError(f"background={shown(self.background)} must be a single label.")
         is_background = np.asarray(labels == self.background, dtype=bool)
@@ -150,16 +148,6 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         tags.target_tags.required = True
         tags.input_tags.sparse = True
         return tags
-
-
-def _check_takes_background(estimator: Any) -> None:
-    fit = None if isinstance(estimator, type) else getattr(estimator, "fit", None)
-    parameters = signature(fit).parameters.values() if callable(fit) else ()
-    if not any(p.name == "background" or p.kind is p.VAR_KEYWORD for p in parameters):
-        raise TypeError(
-            f"estimator={shown(estimator)} has no fit(X, *, background); give an estimator such as "
-            "CPCA()."
-        )
 
 
 def _taken(X: Any, rows: Rows, mask: NDArray[np.bool_]) -> Any:

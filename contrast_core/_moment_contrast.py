@@ -160,6 +160,17 @@ class MomentContrast(LinearContrast):
                 delattr(fitted, name)
         return fitted
 
+    def _set_contrast(self, foreground: Moments, background: Moments, **attributes: Any) -> Self:
+        """Set the fitted attributes that describe the two datasets, and those of the method."""
+        return self._set_fitted(
+            foreground.feature_names,
+            mean_=foreground.mean,
+            background_mean_=background.mean,
+            foreground_moments_=foreground,
+            background_moments_=background,
+            **attributes,
+        )
+
     def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
         """Return the scores of rows on the components.
 

@@ -208,7 +208,8 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
             [solution] = found.each()
         else:
             alpha = choose_alpha(self.alpha, x, y, k, plan)
-            [solution] = self._solve(x, y, [alpha], k, plan)
+            seed = self.random_state
+            [solution] = solve_contrasts(x, y, [alpha], k, plan, random_state=seed).each()
         _warn_of_no_contrast(solution, x, alpha)
         return self._set_solution(x, y, alpha, solution, plan)
 
@@ -224,21 +225,15 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         k = self._n_features_out
         chosen = [choose_alpha(other.alpha, x, y, k, plan) for other in others]
         distinct, alphas = ascending(others, chosen)
+        solutions = solve_contrasts(x, y, alphas, k, plan, random_state=self.random_state).each()
         return [
             other._set_solution(x, y, alpha, solution, plan)
-            for other, alpha, solution in zip(
-                distinct, alphas, self._solve(x, y, alphas, k, plan), strict=True
-            )
+            for other, alpha, solution in zip(distinct, alphas, solutions, strict=True)
         ]
 
     def _plan(self, contrasts: int) -> Plan:
         x, y = self.foreground_moments_, self.background_moments_
         return plan_for(x, y, self._n_features_out, contrasts=contrasts, form=SOLVERS[self.solver])
-
-    def _solve(
-        self, x: Moments, y: Moments, alphas: list[float], k: int, plan: Plan
-    ) -> list[OneContrast]:
-        return solve_contrasts(x, y, alphas, k, plan, random_state=self.random_state).each()
 
     def _set_solution(
         self,
@@ -248,10 +243,9 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         solution: OneContrast,
         plan: Plan,
     ) -> Self:
-        return self._set_fitted(
-            foreground.feature_names,
-            mean_=foreground.mean,
-            background_mean_=background.mean,
+        return self._set_contrast(
+            foreground,
+            background,
             components_=solution.components,
             alpha_=alpha,
             contrastive_eigenvalues_=solution.values,
@@ -260,8 +254,6 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
             contrast_index_=contrast_index(
                 solution.foreground_variance, solution.background_variance
             ),
-            foreground_moments_=foreground,
-            background_moments_=background,
             solver_=solution.solver,
             plan_=plan,
         )

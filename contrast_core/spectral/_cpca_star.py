@@ -200,10 +200,9 @@ class CPCAStar(StrengthPath, MomentContrast):
             condition_limit=limit,
         )
         return [
-            other._set_fitted(
-                foreground.feature_names,
-                mean_=foreground.mean,
-                background_mean_=background.mean,
+            other._set_contrast(
+                foreground,
+                background,
                 components_=solution.components,
                 directions_=solution.directions,
                 beta_=weight.background,
@@ -211,8 +210,6 @@ class CPCAStar(StrengthPath, MomentContrast):
                 foreground_variance_=solution.foreground_variance,
                 background_variance_=solution.background_variance,
                 contrast_index_=solution.indices,
-                foreground_moments_=foreground,
-                background_moments_=background,
             )
             for other, weight, solution in zip(others, weights, solutions, strict=True)
         ]

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from scipy.sparse import issparse, vstack
-from sklearn.utils.validation import check_is_fitted
 
 from contrast_core._base import BackgroundMixin, Embedding, check_not_positional
 from contrast_core._strength import StrengthPath
@@ -279,8 +278,6 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         ValueError
             If the features are not those of the fit, or a value is NaN or infinite.
         """
-        if self.kernel == "precomputed":
-            self._check_columns(X)
         rows = self._rows(X)
         if rows.device is not None:
             rows = rows_of(rows.load(), rows.name)
@@ -310,16 +307,6 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
                 rows, others, metric=self.kernel, filter_params=True, **self._kernel_arguments()
             )
         return np.asarray(kernel, dtype=np.float64)
-
-    def _check_columns(self, X: MatrixLike) -> None:
-        """Raise ValueError unless a precomputed kernel has a column for each row of the fit."""
-        check_is_fitted(self)
-        shape, n_fit = np.shape(X), self.dual_coef_.shape[1]
-        if len(shape) == 2 and shape[1] != n_fit:
-            raise ValueError(
-                f"the precomputed kernel of these rows has shape {shape}; it needs a column for "
-                f"each of the {n_fit} rows of the fit, foreground first."
-            )
 
     def _check_callable(self, kernel: Callable[..., Any], rows: Any) -> None:
         """Raise TypeError unless the kernel of two rows is a number."""

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._validation import FloatArray
+from contrast_core._validation import FloatArray, check_labels
 from contrast_core.feedback import warn
 from contrast_core.rows import Rows
 from contrast_core.spectral._online_rows import Scatter, apply_covariance
@@ -138,12 +138,7 @@ def _improved(
 
 def check_flags(is_foreground: ArrayLike, n_rows: int) -> NDArray[np.bool_]:
     """Return which of `n_rows` rows are foreground, as a Boolean array."""
-    flags = np.asarray(is_foreground)
-    if flags.shape != (n_rows,):
-        raise ValueError(
-            f"is_foreground has shape {flags.shape}, but X has {n_rows} rows; expected "
-            f"({n_rows},), True for each foreground row and False for each background row."
-        )
+    flags = check_labels(is_foreground, n_rows, "is_foreground")
     if flags.dtype != np.bool_ and not np.isin(flags, (0, 1)).all():
         raise ValueError(
             "is_foreground holds values other than True and False (1 and 0); compare your labels "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +65,10 @@ def advance(
                 block = slice(start, start + _REFRESH)
                 inverse = np.linalg.inv(_full_rank(state.lateral))
                 batch = rows[block], is_foreground[block], betas[block]
-                state = OnlineState(*steps(*state, inverse, *batch, *parameters))
+                try:
+                    state = OnlineState(*steps(*state, inverse, *batch, *parameters))
+                except SystemError as error:  # numba raises this if Ctrl-C arrives during the call
+                    raise KeyboardInterrupt from error
     return state
 
 
@@ -157,27 +160,5 @@ def _steps() -> Callable[..., Any]:
         from numba import njit
     except ImportError:
         return _single_steps
-    compile_: Callable[..., Any] = njit(cache=True, error_model="numpy")
-    return _interruptible(compile_(_single_steps))
-
-
-def _interruptible(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function compiled by numba, so that Ctrl-C raises KeyboardInterrupt.
-
-    If the signal arrives during the call, numba raises a SystemError that the KeyboardInterrupt
-    caused.
-    """
-
-    @wraps(compiled)
-    def call(*arguments: Any) -> Any:
-        try:
-            return compiled(*arguments)
-        except SystemError as error:
-            cause: BaseException | None = error
-            while cause is not None:
-                if isinstance(cause, KeyboardInterrupt):
-                    raise KeyboardInterrupt from None
-                cause = cause.__cause__ or cause.__context__
-            raise
-
-    return call
+    compiled: Callable[..., Any] = njit(cache=True, error_model="numpy")(_single_steps)
+    return compiled

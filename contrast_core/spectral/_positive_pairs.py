@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from contrast_core._base import LinearEmbedding
-from contrast_core._validation import FloatArray, MatrixLike, as_number
+from contrast_core._validation import FloatArray, MatrixLike, check_number
 from contrast_core.moments import Form, PairMoments
 from contrast_core.solve import Plan
 
@@ -69,11 +69,6 @@ def check_n_effective(n_effective: object, n_pairs: float) -> float:
     """Return the number of independent pairs: the given number, or the number of all pairs."""
     if n_effective is None:
         return float(n_pairs)
-    number = as_number(n_effective, "n_effective", "a number of pairs or None")
     # Kish's effective number of pairs may exceed the number of pairs by rounding.
-    if not 1 < number <= n_pairs * (1 + 1e-9):
-        raise ValueError(
-            f"n_effective={number:g} is out of range: it must be greater than 1 and at "
-            f"most the number of pairs, {n_pairs}."
-        )
-    return number
+    most = n_pairs * (1 + 1e-9)
+    return check_number(n_effective, "n_effective", above=1, at_most=most, expected="None, or")

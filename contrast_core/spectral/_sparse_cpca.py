@@ -267,18 +267,15 @@ class SparseCPCA(StrengthPath, MomentContrast):
         components = fix_signs(found.components)
         coordinates = x.coordinates_of(components)
         along = x.along(coordinates), y.along(coordinates)
-        return self._set_fitted(
-            x.feature_names,
-            mean_=x.mean,
-            background_mean_=y.mean,
+        return self._set_contrast(
+            x,
+            y,
             components_=components,
             alpha_=alpha,
             penalties_=found.penalties,
             foreground_variance_=along[0],
             background_variance_=along[1],
             contrast_index_=contrast_index(*along),
-            foreground_moments_=x,
-            background_moments_=y,
         )
 
     def _sparsity(self, n_features: int) -> tuple[float, int | None]:
