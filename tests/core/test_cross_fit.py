@@ -9,9 +9,7 @@ import pytest
 
 from contrast_core import cross_fitted_ratio
 from contrast_core.datasets import make_four_groups
-from contrast_core.significance._cross_fit import _BLOCKS, _halves
-from contrast_core.significance._units import two_samples
-from tests.core.samples import repeated, rows
+from tests.core.samples import repeated
 
 
 def test_known_groups_stand_out_on_held_out_rows() -> None:
@@ -45,26 +43,6 @@ def test_repeated_rows_do_not_fake_a_ratio() -> None:
     )
     assert naive.relative > 1.5 > grouped.relative
     assert (grouped.n_units, grouped.n_background_units) == (8, 8)
-
-
-@pytest.mark.parametrize("n_units", [(2, 2), (4, 6), (5, 4), (7, 9), (12, 12), (40, 100)])
-@pytest.mark.parametrize("n_shared", [0, 2])
-def test_blocks_halve_in_at_least_ten_ways(n_units: tuple[int, int], n_shared: int) -> None:
-    rng = np.random.default_rng(14)
-    names = [np.arange(n) + (0, 1000)[side] for side, n in enumerate(n_units)]
-    names[1][:n_shared] = names[0][:n_shared]
-    repeated_names = [np.repeat(part, 3) for part in names]
-    samples = two_samples(*(rows(len(part), rng) for part in repeated_names), *repeated_names)
-    blocks = samples.dealt(_BLOCKS, rng)
-    halves = _halves(blocks, 35, rng)
-    assert 10 <= len(halves) <= 35
-    for half in halves:
-        in_x, in_y = (np.isin(part, half) for part in blocks)
-        assert abs(2 * in_x.sum() - len(in_x)) <= 1
-        assert abs(2 * in_y.sum() - len(in_y)) <= 1
-        for i, j in samples.shared:
-            assert in_x[i] == in_y[j]
-    assert len(_halves(blocks, 10, rng)) == 10
 
 
 @pytest.mark.parametrize("k", [1, 2])

@@ -14,7 +14,7 @@ from sklearn.decomposition import PCA, KernelPCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics.pairwise import rbf_kernel
 
-from contrast_core import CPCA, KernelCPCA, SecondMoments, contrast_path
+from contrast_core import CPCA, KernelCPCA, contrast_path
 from contrast_core.rows import rows_of
 
 SQUARES = {"kernel": "poly", "degree": 2, "kernel_gamma": 1.0, "coef0": 1.0}
@@ -119,21 +119,15 @@ def test_other_contrasts_and_the_path_reuse_the_factorisation() -> None:
         calls.append(1)
         return float(np.exp(-scale * ((a - b) ** 2).sum()))
 
-    def make(alpha: Any) -> KernelCPCA:
-        return KernelCPCA(alpha=alpha, kernel=counting, kernel_params={"scale": 0.1})
-
-    fitted = make(0.5).fit(X, background=Y)
+    parameters: dict[str, Any] = {"kernel": counting, "kernel_params": {"scale": 0.1}}
+    fitted = KernelCPCA(alpha=0.5, **parameters).fit(X, background=Y)
     n_calls = len(calls)
     path = contrast_path(
         fitted.foreground_moments_, background=fitted.background_moments_, alphas=[0.0, 1.0, 3.0]
     )
-    others = [fitted.at(alpha) for alpha in path.alphas]
+    for alpha, eigenvalues in zip(path.alphas, path.eigenvalues, strict=True):
+        np.testing.assert_allclose(fitted.at(alpha).contrastive_eigenvalues_, eigenvalues)
     assert len(calls) == n_calls
-    assert fitted.alpha_ == 0.5
-    for other, eigenvalues in zip(others, path.eigenvalues, strict=True):
-        again = make(other.alpha_).fit(X, background=Y)
-        np.testing.assert_array_equal(other.transform(new), again.transform(new))
-        np.testing.assert_allclose(other.contrastive_eigenvalues_, eigenvalues)
     named = KernelCPCA(kernel="rbf", kernel_gamma=0.1, alpha=0.5).fit(X, background=Y)
     np.testing.assert_allclose(fitted.transform(new), named.transform(new), atol=1e-10)
 
@@ -191,7 +185,6 @@ def test_the_scikit_learn_contract() -> None:
 
 X, Y, _ = planted()
 ROWS = np.random.default_rng(0).normal(size=(40, 4))
-MOMENTS = SecondMoments.from_data(X)
 REFUSED: list[tuple[dict[str, Any], tuple[Any, Any], type[Exception], str]] = [
     ({"alpha": "denoise"}, (X, Y), ValueError, "alpha='denoise' is unknown; expected 'auto' or a"),
     ({"n_components": 109}, (X, Y), ValueError, "n_components=109 is out of range"),
@@ -215,8 +208,6 @@ REFUSED: list[tuple[dict[str, Any], tuple[Any, Any], type[Exception], str]] = [
     ),
     ({"kernel": lambda a, b: 1.0}, (X, Y), ValueError, "does not tell the rows of a dataset apart"),
     ({"kernel": lambda a, b: np.ones(2)}, (X, Y), TypeError, "of two rows; expected a function"),
-    ({}, (X, None), ValueError, "background=None was given"),
-    ({}, (MOMENTS, MOMENTS), TypeError, "X is SecondMoments, but rows are needed"),
 ]
 
 
@@ -231,12 +222,9 @@ def test_invalid_kernels_and_data_are_refused(
 
 
 def test_invalid_new_rows_are_refused() -> None:
-    fitted = KernelCPCA(alpha=1.0).fit(X, background=Y)
-    with pytest.raises(ValueError, match="alpha=-2 is out of range"):
-        fitted.at(-2.0)
     kernel = ROWS @ ROWS.T
     fitted = KernelCPCA(1, alpha=0.5, kernel="precomputed").fit(kernel[:20], background=kernel[20:])
-    with pytest.raises(ValueError, match=r"has shape \(3, 7\); it needs a column for each of "):
+    with pytest.raises(ValueError, match="X has 7 features, but KernelCPCA is expecting 40 "):
         fitted.transform(np.ones((3, 7)))
 
 

@@ -304,14 +304,6 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "scores of other components": (lambda: CPCA.inverse_transform(X), r"scores have shape"),
     "NaN among scores": (lambda: PLUS.inverse_transform(np.full((3, 2), np.nan)), "scores.*NaN"),
-    "a class by label": (
-        lambda: cc.ContrastByLabel(cc.CPCA, "a").fit(X, LABELS_OF_ROWS),
-        r"has no fit\(X, \*, background\)",
-    ),
-    "pairs by label": (
-        lambda: cc.ContrastByLabel(cc.PCAPlus(), "a").fit(X, LABELS_OF_ROWS),
-        "PCAPlus",
-    ),
     "NaN by label": (
         lambda: cc.ContrastByLabel(cc.CPCA(), np.nan).fit(X, np.arange(N) / 2),
         "no row has the background label nan",

@@ -19,7 +19,6 @@ from contrast_core import (
     permutation_test,
 )
 from contrast_core.linalg import principal_angles
-from contrast_core.significance._report import _around
 from tests.core.samples import quiet
 
 FEW: dict[str, Any] = {"n_permutations": 39, "n_resamples": 20, "random_state": 0}
@@ -138,13 +137,6 @@ def test_bands_hold_the_loadings_as_often_as_they_say() -> None:
         assert (found.lower <= found.upper).all()
         inside.append((found.lower[0, 1:] <= 0) & (found.upper[0, 1:] >= 0))
     assert 0.66 < np.mean(inside) < 0.93  # 0.8 plus or minus three standard errors of 90 values
-
-
-def test_strengths_that_are_near_end_where_one_is_not() -> None:
-    near = np.array([True, False, True, True, False, True])
-    found = _around(np.arange(6.0), 2.5, near)
-    np.testing.assert_array_equal(found, [False, False, True, True, False, False])
-    assert _around(np.arange(6.0), 2.5, np.ones(6, dtype=bool)).all()
 
 
 def test_wide_data_have_the_bands_of_all_features() -> None:
