@@ -1,9 +1,9 @@
 """Benchmarks of time and memory, also of other packages: `python benchmarks [NAME ...]`.
 
-Without names the benchmarks take fifty minutes. Each file states what it measures and its bounds,
-and fails if a bound is missed. A file that installs another package says so. The benchmarks
-`peers`, `cvae`, `cluster`, `sweep`, `large_images` and `napari_live` run only if they
-are named. The napari window needs a screen.
+Each file states what it measures and its bounds, and fails if a bound is missed. A file that
+installs another package says so. The benchmarks `peers`, `cvae`, `cluster`, `sweep`, `large_images`
+and `napari_live` take long or need more, and run only if they are named; the window of
+`napari_live` needs a screen.
 """
 
 from __future__ import annotations
