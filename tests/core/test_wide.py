@@ -187,7 +187,7 @@ def test_directions_without_variance_come_after_negative_ones() -> None:
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("k", [58, 59, 90])
+@pytest.mark.parametrize("k", [30, 58, 59, 90])
 def test_more_components_than_rows(k: int, sparse: bool) -> None:
     x, y = sparse_data() if sparse else wide_data()
     wide = CPCA(k, alpha=0.5, solver="gram").fit(x, background=y)
@@ -195,7 +195,7 @@ def test_more_components_than_rows(k: int, sparse: bool) -> None:
     np.testing.assert_allclose(
         wide.contrastive_eigenvalues_, dense.contrastive_eigenvalues_, atol=1e-9
     )
-    rank = N + M - 2
+    rank = min(k, N + M - 2)
     assert subspace_error(wide.components_[:rank], dense.components_[:rank]) < 1e-7
     for fitted in (wide, dense):
         np.testing.assert_allclose(fitted.components_ @ fitted.components_.T, np.eye(k), atol=1e-10)
