@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -25,9 +24,7 @@ Dataset: TypeAlias = Literal["foreground", "background"]
 class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of all methods: it sets fitted attributes and checks the rows given to `transform`."""
 
-    # Used for model files: the classes of those fitted attributes that are named tuples, and the
-    # names of those that are saved only if moments are asked for.
-    _parts: ClassVar[Mapping[str, type]] = {}
+    # Used for model files: the fitted attributes that are saved only if moments are asked for.
     _of_moments: ClassVar[tuple[str, ...]] = ("foreground_moments_", "background_moments_")
 
     n_features_in_: int

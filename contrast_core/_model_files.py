@@ -50,6 +50,12 @@ _HOMES = {
     "SparseCPCA": "contrast_core",
     "StructuredBackgroundRemover": "contrast_core.images",
 }
+# Named tuples that are fitted attributes of a model.
+_PARTS = {
+    "KernelFactor": "contrast_core.spectral._kernel_factor",
+    "OnlineState": "contrast_core.spectral._online_steps",
+    "Scatter": "contrast_core.spectral._online_rows",
+}
 _DTYPES = frozenset(np.dtype(kind).newbyteorder("<").str for kind in "?bBhHiIlLqQefd")
 _MEMBERS = ("model.json", "arrays")
 _MOST_FEATURES = 1500  # up to this number, span moments are saved as a matrix of features
@@ -107,7 +113,7 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
     >>> bool((again.transform(X) == cpca.transform(X)).all())
     True
     """
-    if _known(type(model).__name__) is not type(model):
+    if type(model).__name__ not in _HOMES or _known(type(model).__name__) is not type(model):
         raise TypeError(f"model is {_described(model)}; expected one of {_listed(_HOMES)}.")
     if hasattr(model, "fit"):
         check_is_fitted(model)
@@ -242,6 +248,11 @@ class _Writer:
                 return {"array": self._place(value)}
             case np.ndarray() if value.ndim == 1 and _all_text(value.tolist()):
                 return {"names": self._names(value.tolist())}
+            case tuple() if type(value).__name__ in _PARTS:
+                return {
+                    "class": type(value).__name__,
+                    "fields": self._trees(value._asdict(), where),  # type: ignore[attr-defined]
+                }
             case tuple() if value and _all_text(value):
                 return {"tuple of names": self._names(value)}
             case tuple() if type(value) is tuple:
@@ -272,12 +283,10 @@ class _Writer:
             )
         tree: dict[str, Any] = {"class": type(value).__name__}
         if is_dataclass(value):
-            given = {field.name: getattr(value, field.name) for field in fields(value)}
-            state = {
-                field.name: given[field.name]
-                for field in fields(value)
-                if given[field.name] is not field.default  # defaults are not stored
-            }
+            state = {field.name: getattr(value, field.name) for field in fields(value)}
+            for field in fields(value):
+                if state[field.name] is field.default:  # defaults are not stored
+                    del state[field.name]
             return tree | {"fields": self._trees(state, where)}
         parameters = value.get_params(deep=False)
         fitted = {name: one for name, one in vars(value).items() if name not in parameters}
@@ -286,14 +295,9 @@ class _Writer:
         if not self.moments:
             for name in getattr(value, "_of_moments", ()):
                 fitted.pop(name, None)
-        named = {
-            name: {"fields": self._trees(fitted.pop(name)._asdict(), f"{where}.{name}")}
-            for name in getattr(value, "_parts", ())
-            if name in fitted
-        }
         return tree | {
             "parameters": self._trees(parameters, where),
-            "fitted": self._trees(fitted, where) | named,
+            "fitted": self._trees(fitted, where),
         }
 
     def _trees(self, values: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -363,11 +367,7 @@ class _Reader:
                 f"this version of contrast-suite ({_VERSION}) does not know."
             )
         model = kind(**parameters)
-        fitted = dict(state["fitted"])
-        for part, of in getattr(kind, "_parts", {}).items():
-            if part in fitted:
-                vars(model)[part] = of(**self._values(fitted.pop(part)["fields"]))
-        for attribute, tree in fitted.items():
+        for attribute, tree in state["fitted"].items():
             if hasattr(kind, attribute):
                 raise ValueError(f"{attribute!r} of {name} is not a fitted attribute")
             vars(model)[attribute] = self.value(tree)
@@ -380,7 +380,8 @@ def _all_text(values: Any) -> bool:
 
 def _known(name: str) -> Any:
     """Return the class with this name if files may hold it, else None."""
-    return getattr(import_module(_HOMES[name]), name) if name in _HOMES else None
+    home = (_HOMES | _PARTS).get(name)
+    return getattr(import_module(home), name) if home else None
 
 
 def _read_array(values: IO[bytes], dtype: str, shape: list[int], order: str) -> NDArray[Any]:

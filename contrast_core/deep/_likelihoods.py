@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -12,23 +12,15 @@ from contrast_core._validation import FloatArray
 from contrast_core.deep._reading import TARGET
 
 
-class RowModel(Protocol):
-    """Interface of a density of rows, for tensors."""
-
-    def seen(self, rows: Tensor) -> Tensor:
-        """Return the inputs of the encoders for a minibatch of rows, (b, n_features)."""
-
-    def log_density(self, rows: Tensor, decoded: Tensor, log_noise: Tensor) -> Tensor:
-        """Return the log-likelihood of each row, (b,)."""
-
-
 class Gaussian:
     r"""Density :math:`x \sim N(f, \sigma^2 I)` of scaled rows, with one noise variance."""
 
     def seen(self, rows: Tensor) -> Tensor:
+        """Return the inputs of the encoders for a minibatch of rows, (b, n_features)."""
         return rows
 
     def log_density(self, rows: Tensor, decoded: Tensor, log_noise: Tensor) -> Tensor:
+        """Return the log-likelihood of each row, (b,)."""
         squares = (rows - decoded).square().sum(dim=1) * torch.exp(-2 * log_noise)
         return -0.5 * (squares + rows.shape[1] * (2 * log_noise + float(np.log(2 * np.pi))))
 
@@ -80,6 +72,9 @@ class NegativeBinomial:
             + rows * (log_mean - log_both)
         )
         return density.sum(dim=1)
+
+
+RowModel: TypeAlias = Gaussian | NegativeBinomial
 
 
 def _totals(rows: Tensor) -> Tensor:

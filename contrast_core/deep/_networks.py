@@ -8,9 +8,11 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrast_core._validation import shown
+from contrast_core.deep._training import tensors_of
 
 Sizes: TypeAlias = dict[str, tuple[int, int]]
 
@@ -75,6 +77,23 @@ class ContrastiveNetworks(nn.Module):
             setattr(self, name, module)
         self.n_latent = sizes["salient_decoder"][0], sizes["shared_decoder"][0]
         self.log_noise = nn.Parameter(torch.zeros(noise_shape))
+
+    def restore(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        """Put fitted weights into the networks.
+
+        Raises
+        ------
+        ValueError
+            If the weights belong to other networks.
+        """
+        try:
+            self.load_state_dict(tensors_of(weights))
+        except (RuntimeError, KeyError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(
+                "the fitted weights are of other networks than those of the parameter networks "
+                f"({reason}). Give those of the fit, by set_params(networks=...)."
+            ) from error
 
     def groups(self, learning_rate: float) -> list[dict[str, Any]]:
         """Return parameter groups for an optimiser; the noise is learnt ten times faster."""

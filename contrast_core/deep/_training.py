@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from contrast_core._validation import FloatArray
 from contrast_core.feedback import Progress, with_progress
 
+Arrays: TypeAlias = dict[str, NDArray[Any]]
 Batch: TypeAlias = tuple[NDArray[Any], ...]
 Loss: TypeAlias = Callable[[tuple[Tensor, ...], torch.Generator], Tensor]
 
@@ -24,9 +25,9 @@ _HELD_OUT_SEED = 0  # seed of every evaluation, so that epochs differ only by th
 class State(NamedTuple):
     """State of a training, with which it continues as if it had not been interrupted.
 
-    weights : dict of tensors
+    weights : dict of ndarrays
         Weights of the last epoch, which need not be the best ones.
-    adam : dict of dicts of tensors
+    adam : dict of dicts of ndarrays
         State of Adam for each weight: running means of the gradient and of its square, and the
         number of steps.
     lowest : float
@@ -35,8 +36,8 @@ class State(NamedTuple):
         Number of earlier epochs on other data.
     """
 
-    weights: dict[str, Tensor]
-    adam: dict[str, dict[str, Tensor]]
+    weights: Arrays
+    adam: dict[str, Arrays]
     lowest: float
     first: int
 
@@ -192,7 +193,12 @@ def train(
         )
     state = None
     if ended != "not finite":
-        state = State(copied(module), _kept_by(adam, module), lowest, first)
+        adam_state = {
+            name: arrays_of(adam.state[weights])
+            for name, weights in module.named_parameters()
+            if weights in adam.state  # weights without a gradient have no state
+        }
+        state = State(arrays_of(module.state_dict()), adam_state, lowest, first)
     module.load_state_dict(kept)
     module.eval()
     return History(np.array(training), np.array(evaluated), best, ended, state)
@@ -210,13 +216,14 @@ def _is_finite(module: nn.Module, *values: float) -> bool:
     )
 
 
-def _kept_by(adam: torch.optim.Adam, module: nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Return Adam's state under the names of weights, except weights without a gradient."""
-    return {
-        name: {key: value.detach().clone() for key, value in adam.state[weights].items()}
-        for name, weights in module.named_parameters()
-        if weights in adam.state
-    }
+def arrays_of(tensors: Mapping[str, Tensor]) -> Arrays:
+    """Return copies of tensors as arrays."""
+    return {name: value.detach().cpu().numpy().copy() for name, value in tensors.items()}
+
+
+def tensors_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+    """Return copies of arrays as tensors."""
+    return {name: torch.tensor(value) for name, value in arrays.items()}
 
 
 def _resume(module: nn.Module, adam: torch.optim.Adam, state: State) -> None:
@@ -230,21 +237,12 @@ def _resume(module: nn.Module, adam: torch.optim.Adam, state: State) -> None:
     named = dict(module.named_parameters())
     for name, kept in state.adam.items():
         shapes = {key: value.shape for key, value in kept.items()}
-        if name not in named or shapes != _adam_shapes(named[name]):
+        like = named.get(name, torch.empty(0)).shape
+        if name not in named or shapes != {"step": (), "exp_avg": like, "exp_avg_sq": like}:
             raise ValueError(
                 f"the training to go on from kept other weights than {name!r} is now; fit anew, "
                 "without warm_start."
             )
-    module.load_state_dict(state.weights)
-    places = [weights for group in adam.param_groups for weights in group["params"]]
-    number = {id(weights): i for i, weights in enumerate(places)}
-    adam.load_state_dict(
-        {
-            "state": {number[id(named[name])]: kept for name, kept in state.adam.items()},
-            "param_groups": adam.state_dict()["param_groups"],
-        }
-    )
-
-
-def _adam_shapes(weights: Tensor) -> dict[str, torch.Size]:
-    return {"step": torch.Size(), "exp_avg": weights.shape, "exp_avg_sq": weights.shape}
+        tensors = tensors_of(kept)
+        adam.state[named[name]] = {key: tensors[key].to(named[name].device) for key in tensors}
+    module.load_state_dict(tensors_of(state.weights))

@@ -32,9 +32,9 @@ from contrast_core.probabilistic._clvm_checks import (
 )
 from contrast_core.probabilistic._clvm_likelihood import Likelihood, Search
 from contrast_core.probabilistic._clvm_moments import MomentLikelihood
-from contrast_core.probabilistic._clvm_priors import PriorSettings
+from contrast_core.probabilistic._clvm_priors import PriorSettings, Sparsity
 from contrast_core.probabilistic._clvm_rows import RowLikelihood, observed_rows
-from contrast_core.probabilistic._clvm_selection import Sparsity, fit_selected
+from contrast_core.probabilistic._clvm_selection import fit_selected
 from contrast_core.probabilistic._clvm_start import modelled, starting_point
 from contrast_core.probabilistic._latent_model import LatentModel, any_missing
 from contrast_core.probabilistic._row_posterior import Tails
@@ -455,25 +455,19 @@ class CLVM(LatentModel):
         if tails != "normal":
             check_in_memory(parts, what)
         rows = observed_rows(*parts)
-        k, search, *selection = self._search(rows.varies)
+        k, search = self._search(rows.varies)
         search = search._replace(tol=10 * search.tol)
-        return self._maximised(
-            RowLikelihood.of(rows, tails, k, search), selection, rows.names, tails
-        )
+        return self._maximised(RowLikelihood.of(rows, tails, k, search), rows.names, tails)
 
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         x, y = foreground, background
-        k, search, *selection = self._search(x.varies | y.varies)
-        return self._maximised(MomentLikelihood.of(x, y, k, search), selection, x.feature_names)
+        k, search = self._search(x.varies | y.varies)
+        return self._maximised(MomentLikelihood.of(x, y, k, search), x.feature_names)
 
     def _maximised(
-        self,
-        likelihood: Likelihood,
-        selection: list[Any],
-        names: tuple[str, ...] | None,
-        tails: Tails = "normal",
+        self, likelihood: Likelihood, names: tuple[str, ...] | None, tails: Tails = "normal"
     ) -> Self:
-        found = fit_selected(likelihood, *selection)
+        found = fit_selected(likelihood)
         attributes = likelihood.described(found) | {
             "n_iter_": len(found.fit.log_likelihoods) - 1,
             "converged_": found.fit.converged,
@@ -485,27 +479,28 @@ class CLVM(LatentModel):
     def _fit_variational(self, parts: Sequence[Rows], design: Design, tails: Tails) -> Self:
         check_streamed(parts, design)
         device, varies = check_torch(self.device), modelled(parts, tails)
-        k, search, sparsity, ard = self._search(varies)
-        start = starting_point(parts, varies, k, search, tails, sparsity)
+        k, search = self._search(varies)
+        start = starting_point(parts, varies, k, search, tails)
         from contrast_core.probabilistic._clvm_variational import fit_variational  # needs torch
 
-        found = fit_variational(parts, start, tails, sparsity, ard, search, device, self.progress)
+        found = fit_variational(parts, start, tails, search, device, self.progress)
         names = parts[0].names or parts[1].names
         return self._described(names, tails, search, found.described(tails))
 
-    def _search(self, varies: NDArray[np.bool_]) -> tuple[int, Search, Sparsity | None, bool]:
-        """Return k, the settings of the search for a maximum, `sparsity` and `ard`, all checked."""
+    def _search(self, varies: NDArray[np.bool_]) -> tuple[int, Search]:
+        """Return k and the settings of the search for a maximum, all checked."""
         k, t = check_dimensions(self.n_shared, self.n_salient, int(varies.sum()))
-        search = Search(
+        priors = PriorSettings.of(self.priors, len(varies))
+        return k, Search(
             t,
             check_count(self.n_init, "n_init"),
             check_generator(self.random_state),
             check_number(self.tol, "tol", above=0),
             check_count(self.max_iter, "max_iter"),
-            PriorSettings.of(self.priors, len(varies)),
+            priors,
+            check_sparsity(self.sparsity, t, priors),
+            check_flag(self.ard, "ard"),
         )
-        sparsity = check_sparsity(self.sparsity, t, search.priors)
-        return k, search, sparsity, check_flag(self.ard, "ard")
 
     def _described(
         self,

@@ -13,8 +13,7 @@ from contrast_core._validation import (
     check_number,
     shown,
 )
-from contrast_core.probabilistic._clvm_priors import PriorSettings
-from contrast_core.probabilistic._clvm_selection import Sparsity
+from contrast_core.probabilistic._clvm_priors import PriorSettings, Sparsity
 from contrast_core.probabilistic._row_posterior import Tails
 from contrast_core.rows import Rows, check_device
 from contrast_core.solve import Design

@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import fix_signs
 from contrast_core.probabilistic._ascent import Evaluation, ascend
-from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior, PriorSettings
+from contrast_core.probabilistic._clvm_priors import (
+    LIKELIHOOD_ALONE,
+    Prior,
+    PriorSettings,
+    Sparsity,
+)
 from contrast_core.probabilistic._row_posterior import Model
 from contrast_core.solve import contrast_index
 
@@ -36,6 +41,8 @@ class Search(NamedTuple):
     max_iter : int
         Largest number of evaluations of the likelihood.
     priors : PriorSettings
+    sparsity, ard
+        Selection of features and of shared dimensions, as in `CLVM`.
     """
 
     n_salient: int
@@ -44,6 +51,8 @@ class Search(NamedTuple):
     tol: float
     max_iter: int
     priors: PriorSettings = PriorSettings()
+    sparsity: Sparsity | None = None
+    ard: bool = False
 
 
 class Fit(NamedTuple):

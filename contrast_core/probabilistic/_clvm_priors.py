@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from contrast_core._validation import (
     shown,
 )
 from contrast_core.probabilistic._row_posterior import DEGREES
+
+Sparsity: TypeAlias = float | Literal["auto", "horseshoe"]
 
 _NEWTON_STEPS = 50  # largest number of steps; about five in practice
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core.feedback import warn
 from contrast_core.probabilistic._clvm_likelihood import Fit, Likelihood, Selected
-from contrast_core.probabilistic._clvm_priors import Penalty, Relevance, Support
+from contrast_core.probabilistic._clvm_priors import Penalty, Relevance, Sparsity, Support
 from contrast_core.probabilistic._row_posterior import Model
-
-Sparsity: TypeAlias = float | Literal["auto", "horseshoe"]
 
 _PENALTIES = 2.0 ** np.arange(0, 20, 0.5)  # values of rho, in units of the log-likelihood
 PRUNED = 1e-2  # columns whose squared length is below this share of the noise variance are removed
 
 
-def fit_selected(likelihood: Likelihood, sparsity: Sparsity | None, ard: bool) -> Selected:
+def fit_selected(likelihood: Likelihood) -> Selected:
     """Maximise the likelihood, with selection of shared columns and of salient rows if requested.
 
     Raises
@@ -27,16 +23,15 @@ def fit_selected(likelihood: Likelihood, sparsity: Sparsity | None, ard: bool) -
         If the likelihood is unbounded, or if no salient loadings are left.
     """
     best = likelihood.most_likely()
-    if ard and likelihood.n_shared:
+    if likelihood.search.ard and likelihood.n_shared:
         least = int(not likelihood.search.n_salient)
         likelihood = likelihood.with_shared(max(relevant_shared(likelihood, best), least))
         best = likelihood.most_likely()
-    found = Selected(best, likelihood.n_shared)
-    return found if sparsity is None else fit_sparse(likelihood, best, sparsity)
+    return fit_sparse(likelihood, best)
 
 
-def fit_sparse(likelihood: Likelihood, dense: Fit, sparsity: Sparsity) -> Selected:
-    r"""Maximise the likelihood with salient loadings of few features only.
+def fit_sparse(likelihood: Likelihood, dense: Fit) -> Selected:
+    r"""Maximise the likelihood with salient loadings of few features only, if that is requested.
 
     An adaptive group penalty selects the features. A feature is selected if its row :math:`w_i` is
     not zero at the maximum of
@@ -44,23 +39,23 @@ def fit_sparse(likelihood: Likelihood, dense: Fit, sparsity: Sparsity) -> Select
     .. math:: \log L - \rho \sum_i \|w_i\| / \|\hat w_i\|
 
     with the rows :math:`\hat w_i` of the unpenalised fit. The likelihood is then maximised with the
-    other rows held at zero.
+    other rows held at zero. The sparsity "auto" tries a grid of rho and takes the features with the
+    smallest Bayesian information criterion. If the criterion is smallest without salient latent
+    variables, the model has none, and a warning says so.
 
     Parameters
     ----------
     likelihood, dense
         The likelihood, and its maximum without a penalty.
-    sparsity : float, "auto" or "horseshoe"
-        rho, or how to select. "auto" tries a grid of rho and takes the features with the smallest
-        Bayesian information criterion. If the criterion is smallest without salient latent
-        variables, the model has none, and a warning says so.
 
     Raises
     ------
     ValueError
         If a given rho or the horseshoe leaves no feature.
     """
-    k = likelihood.n_shared
+    k, sparsity = likelihood.n_shared, likelihood.search.sparsity
+    if sparsity is None:
+        return Selected(dense, k)
     if sparsity != "auto":
         start, penalty, shrunk = dense, None, None
         if sparsity == "horseshoe":

@@ -16,7 +16,7 @@ from contrast_core.probabilistic._clvm_counts import checked_counts
 from contrast_core.probabilistic._clvm_likelihood import Fit, Likelihood, Search
 from contrast_core.probabilistic._clvm_moments import MomentLikelihood
 from contrast_core.probabilistic._clvm_rows import RowLikelihood, observed_rows
-from contrast_core.probabilistic._clvm_selection import Sparsity, fit_sparse
+from contrast_core.probabilistic._clvm_selection import fit_sparse
 from contrast_core.probabilistic._latent_model import any_missing
 from contrast_core.probabilistic._row_posterior import Tails
 from contrast_core.rows import ELEMENTS, Rows, rows_of
@@ -96,7 +96,6 @@ def starting_point(
     n_shared: int,
     search: Search,
     tails: Tails,
-    sparsity: Sparsity | None = None,
 ) -> Start:
     """Return the most likely model as a start, found by expectation maximisation.
 
@@ -106,22 +105,22 @@ def starting_point(
     """
     search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS)
     if tails == "counts":
-        return _count_start(parts, varies, n_shared, search, sparsity)
+        return _count_start(parts, varies, n_shared, search)
     if tails == "normal" and not any_missing(parts):
         # A penalty selects rows of the loadings, which are features only if the solver "eigh" keeps
         # the features as coordinates.
-        solver = "auto" if sparsity in (None, "horseshoe") else "eigh"
+        solver = "auto" if search.sparsity in (None, "horseshoe") else "eigh"
         x, y, _ = contrast_moments(*parts, solver=solver, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)
         of_moments = MomentLikelihood.of(x, y, n_shared, exact)
-        found, dense, penalty = _first_fits(of_moments, sparsity)
+        found, dense, penalty = _first_fits(of_moments)
         unit = of_moments.unit
         loadings, before = (x.lift(fit.model.loadings.T).T * unit for fit in (found, dense))
         means, noise = np.array([x.mean, y.mean]), found.model.noise * unit**2
     else:
         rows = observed_rows(*(_sampled(part, search.rng) for part in parts))
         of_rows = RowLikelihood.of(rows, tails, n_shared, search)
-        found, dense, penalty = _first_fits(of_rows, sparsity)
+        found, dense, penalty = _first_fits(of_rows)
         (loadings, noise), both = of_rows.whole(found)
         before = of_rows.whole(dense)[0].loadings
         means, unit = np.array(both), rows.unit
@@ -141,12 +140,12 @@ def starting_point(
     )
 
 
-def _first_fits(likelihood: Likelihood, sparsity: Sparsity | None) -> tuple[Fit, Fit, float]:
+def _first_fits(likelihood: Likelihood) -> tuple[Fit, Fit, float]:
     """Return the fit with the selected features, the fit with all features, and the penalty."""
     dense = likelihood.most_likely()
-    if sparsity is None or sparsity == "horseshoe":
+    if likelihood.search.sparsity == "horseshoe":
         return dense, dense, 0.0
-    found = fit_sparse(likelihood, dense, sparsity)
+    found = fit_sparse(likelihood, dense)
     return found.fit, dense, found.penalty or 0.0
 
 
@@ -155,7 +154,6 @@ def _count_start(
     varies: NDArray[np.bool_],
     n_shared: int,
     search: Search,
-    sparsity: Sparsity | None,
 ) -> Start:
     """Return a start for counts, from a fit to log(1 + y) of rows scaled to the same total."""
     priors = replace(search.priors, feature_groups=search.priors.groups_of(varies))
@@ -177,7 +175,7 @@ def _count_start(
     rows = observed_rows(*(rows_of(np.log1p(each)) for each in level))
     check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))  # after the scaling
     of_logarithms = RowLikelihood.of(rows, "normal", n_shared, search)
-    found, dense, penalty = _first_fits(of_logarithms, sparsity)
+    found, dense, penalty = _first_fits(of_logarithms)
     # For small counts log(1 + y) has a smaller slope than log(y), so the loadings are stretched.
     average = np.mean([each.mean(axis=0) for each in level], axis=0)
     stretch = np.minimum((1 + average) / np.maximum(average, 1e-9), _MOST_STRETCH)

@@ -22,7 +22,7 @@ from contrast_core.probabilistic._clvm_counts import (
 from contrast_core.probabilistic._clvm_horseshoe import Scales, least_scale
 from contrast_core.probabilistic._clvm_likelihood import Search, described_model
 from contrast_core.probabilistic._clvm_priors import group_lengths
-from contrast_core.probabilistic._clvm_selection import PRUNED, Sparsity, check_support
+from contrast_core.probabilistic._clvm_selection import PRUNED, check_support
 from contrast_core.probabilistic._clvm_start import Start
 from contrast_core.probabilistic._row_posterior import (
     Model,
@@ -285,8 +285,6 @@ def fit_variational(
     parts: Sequence[Rows],
     start: Start,
     tails: Tails,
-    sparsity: Sparsity | None,
-    ard: bool,
     search: Search,
     device: Any,
     progress: Progress,
@@ -297,8 +295,8 @@ def fit_variational(
     ``"rows"`` it has a closed form, and the bound equals the log-likelihood. Otherwise it is found
     by iteration for each row of a minibatch.
 
-    With `ard`, a first fit has a vague prior on the lengths of the shared columns. The columns that
-    this prior shrinks to zero are left out. With `sparsity`, a second fit has a penalty or a
+    With ``ard``, a first fit has a vague prior on the lengths of the shared columns. The columns
+    that this prior shrinks to zero are left out. With ``sparsity``, a second fit has a penalty or a
     horseshoe prior. The rows of W that it shrinks to zero are left out. The last fit has no prior.
     """
 
@@ -307,12 +305,12 @@ def fit_variational(
         return _climbed(bound, search, device, progress)
 
     support, shrunk = np.ones(len(start.loadings), dtype=bool), None
-    if ard and start.n_shared:
+    if search.ard and start.n_shared:
         start = _relevant(climbed(start, support, "relevance").found, tails)
-    if sparsity == "horseshoe" or start.penalty:
-        prior: _Prior = "horseshoe" if sparsity == "horseshoe" else "penalty"
+    if search.sparsity == "horseshoe" or start.penalty:
+        prior: _Prior = "horseshoe" if search.sparsity == "horseshoe" else "penalty"
         start, support, _, _, shrunk = climbed(start, support, prior)
-        check_support(support, sparsity or "auto")
+        check_support(support, search.sparsity or "auto")
     return climbed(start, support, "none")._replace(shrunk=shrunk)
 
 

@@ -131,16 +131,6 @@ class FactorModel:
         return observed, settled(left, masks, self.model, self.tails, codes, self.degrees)
 
 
-def by_completeness(complete: Any, incomplete: Any) -> Any:
-    """Return a function of dense blocks that calls `incomplete` if a value is NaN."""
-    return partial(_either, complete=complete, incomplete=incomplete)
-
-
-def _either(rows: Any, complete: Any, incomplete: Any) -> FloatArray:
-    found: FloatArray = incomplete(rows) if np.isnan(rows).any() else complete(rows)
-    return found
-
-
 def _complete_log_densities(rows: Any, mean: Any, loadings: Any, noise: Any) -> Any:
     """Return a column of normal log-densities of arrays or tensors."""
     left = rows - mean

@@ -23,7 +23,7 @@ from contrast_core._validation import (
 )
 from contrast_core.moments import Moments, is_moments
 from contrast_core.probabilistic._clvm_counts import CountModel
-from contrast_core.probabilistic._factor_model import FactorModel, by_completeness
+from contrast_core.probabilistic._factor_model import FactorModel
 from contrast_core.probabilistic._row_posterior import DEGREES, Tails, linear_posterior
 from contrast_core.rows import Rows
 from contrast_core.solve import Design, design_rows
@@ -156,7 +156,6 @@ class LatentModel(ScoreMixin, MomentContrast):
     ) -> FloatArray:
         """Return the posterior means of some of the latent variables."""
         model = self._model(dataset)
-        by_row = partial(_columns, model=model, which=which)
         width = model.loadings[:, which].shape[1]
         if isinstance(model, CountModel) or model.tails == "entries":
             if within is not None:
@@ -164,6 +163,7 @@ class LatentModel(ScoreMixin, MomentContrast):
                     f"within is given, but with {self._option} scores are not linear in the rows "
                     "and cannot be centred within labels: leave within out."
                 )
+            by_row = partial(_scores, model=model, which=which)
             found: FloatArray = self._weighted_rows(X).map(by_row, width, dense=True)
             return found
         gain = model.gain[:, which]
@@ -174,8 +174,9 @@ class LatentModel(ScoreMixin, MomentContrast):
             return self._centred_within(scores, within, gain, foreground=dataset == "foreground")
         if not rows.can_miss:
             return linear.transform(rows)
-        either: FloatArray = rows.map(by_completeness(linear.transform, by_row), width)
-        return either
+        by_row = partial(_scores, model=model, which=which, linear=linear)
+        found = rows.map(by_row, width)
+        return found
 
     def _weighted_rows(self, X: MatrixLike) -> Rows:
         """Return checked rows for a model whose scores are not linear; refuse tensors."""
@@ -439,7 +440,12 @@ class LatentModel(ScoreMixin, MomentContrast):
         return super()._set_fitted(feature_names, **attributes)
 
 
-def _columns(rows: Any, model: FactorModel | CountModel, which: slice) -> FloatArray:
+def _scores(
+    rows: Any, model: FactorModel | CountModel, which: slice, linear: LinearMap | None = None
+) -> FloatArray:
+    """Return some of the posterior means, by a linear map if one is given and no value is NaN."""
+    if linear is not None and not np.isnan(rows).any():
+        return linear.transform(rows)
     return model.latent_means(rows)[:, which]
 
 

@@ -75,6 +75,8 @@ def principal_axes(
 
 def patterns_of(observed: NDArray[np.bool_]) -> tuple[FloatArray, NDArray[np.intp]]:
     """Return the distinct patterns of observed values (P, D), and each row's pattern index (n,)."""
+    if observed.all():
+        return np.ones((1, observed.shape[1])), np.zeros(len(observed), dtype=np.intp)
     packed = np.packbits(observed, axis=1)
     _, first, codes = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     return observed[first].astype(np.float64), codes.reshape(-1)
@@ -140,7 +142,7 @@ def expected(
         divergence = from_standard(latent, covariance, k * xp.log(noise) - log_determinant)
         new = seen * _weights(scaled, degrees)
         return RowPosteriors(inside - divergence, new, latent, covariance)
-    given = given if codes is None else given[codes]
+    given = given if codes is None or len(given) == 1 else given[codes]
     # Squared residuals are summed, because a difference of sums of squares could lose all digits.
     distance = (given * (left - latent @ loadings.T) ** 2).sum(axis=1) / noise
     distance = distance + (latent**2).sum(axis=1)

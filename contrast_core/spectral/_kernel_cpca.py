@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from scipy.sparse import issparse, vstack
@@ -155,7 +155,6 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
 
     _strength = "alpha"
     _of_moments = (*Embedding._of_moments, "_factor")
-    _parts: ClassVar = {"_factor": KernelFactor}
 
     dual_coef_: FloatArray
     X_fit_: Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -173,7 +173,6 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     """
 
     _strength = "beta"
-    _parts: ClassVar = {"_state": OnlineState, "_foreground": Scatter, "_background": Scatter}
 
     beta_: float
     directions_: FloatArray

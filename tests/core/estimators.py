@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import contrast_core
+from contrast_core.rows import rows_of
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,20 @@ CASES = [
         moments=False,
     ),
 ]
+
+
+class ReversedBackground:
+    """Mixin for scikit-learn's own checks, which pass no background.
+
+    The background is X in reversed order, scaled by a factor below 1.
+    """
+
+    def fit(self, X: Any, y: object = None, *, background: Any = None) -> Any:
+        rows = rows_of(X, missing=True).load(check=False)
+        return super().fit(X, background=rows[::-1] * 0.5)  # type: ignore[misc]
+
+    def fit_transform(self, X: Any, y: object = None) -> Any:
+        return self.fit(X).transform(X)
 
 
 @dataclass(frozen=True)

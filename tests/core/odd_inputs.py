@@ -16,6 +16,8 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from tests.core.kinds import KINDS
+
 N_ROWS, N_FEATURES = 24, 5
 
 
@@ -36,7 +38,7 @@ class Kind(NamedTuple):
     refused: str = ""  # words of the expected error; empty if the data are valid
 
 
-def _view(values: Any, *steps: int) -> Any:
+def _view(values: Any) -> Any:
     """Return the values as a reversed view of every second row and column of a larger array."""
     large = np.full((2 * values.shape[0], 2 * values.shape[1]), 77.0)
     view = large[::-2, ::-2]
@@ -50,12 +52,6 @@ def _read_only(values: Any) -> Any:
     return values
 
 
-def _memory_map(values: Any, folder: Callable[[], Path]) -> Any:
-    path = folder() / "x.npy"
-    np.save(path, values)
-    return np.load(path, mmap_mode="r")
-
-
 def _frame(values: Any, names: Any = None, **options: Any) -> Any:
     return pd.DataFrame(values, columns=names, **options)
 
@@ -63,14 +59,6 @@ def _frame(values: Any, names: Any = None, **options: Any) -> Any:
 def _mixed_frame(values: Any) -> Any:
     types = ["int8", "float32", "Int64", "Float64", "object"]
     return _frame(values).astype(dict(enumerate(types)))
-
-
-def _csr_parts(values: Any) -> Any:
-    """Return a CSR matrix with each entry split into two parts and with unsorted columns."""
-    n, d = values.shape
-    data = np.stack([values[:, ::-1] - 1, np.ones((n, d))], axis=2).ravel()
-    indices = np.tile(np.repeat(np.arange(d)[::-1], 2), n)
-    return sp.csr_matrix((data, indices, np.arange(n + 1) * 2 * d), shape=(n, d))
 
 
 def _explicit_zeros(values: Any) -> Any:
@@ -82,20 +70,6 @@ def _long_indices(values: Any) -> Any:
     matrix = sp.csr_matrix(values)
     matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
     return matrix
-
-
-def _h5py(values: Any, folder: Callable[[], Path], **options: Any) -> Any:
-    import h5py
-
-    return h5py.File(folder() / "x.h5", "w").create_dataset("X", data=values, **options)
-
-
-def _zarr(values: Any, folder: Callable[[], Path]) -> Any:
-    import zarr
-
-    made = zarr.create_array(folder() / "x.zarr", shape=values.shape, chunks=(7, 2), dtype="f4")
-    made[:] = values
-    return made
 
 
 def _dask(values: Any, chunks: Any = (7, 2), kind: Any = None, *, unknown: bool = False) -> Any:
@@ -126,7 +100,12 @@ def _plain(make: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 TAKEN = [
-    Kind(name, make if make in (_memory_map, _zarr, _h5py) else _plain(make))
+    Kind("memory map", lambda values, folder: KINDS["memory map"](values, folder())),
+    Kind("HDF5", lambda values, folder: KINDS["HDF5"](values, folder())),
+    Kind("zarr", lambda values, folder: KINDS["zarr"](values.astype("f4"), folder())),
+]
+TAKEN += [
+    Kind(name, _plain(make))
     for name, make in {
         "list": lambda v: v.tolist(),
         "list of arrays": list,
@@ -143,7 +122,6 @@ TAKEN = [
         "read-only": _read_only,
         "subclass": lambda v: v.view(np.recarray),
         "masked array, none masked": np.ma.masked_array,
-        "memory map": _memory_map,
         "frame": lambda v: _frame(v, list("abcde")),
         "frame of numbered columns": _frame,
         "frame of two column levels": lambda v: _frame(
@@ -162,11 +140,9 @@ TAKEN = [
         "DOK": sp.dok_matrix,
         "LIL": sp.lil_array,
         "CSR of integers": lambda v: sp.csr_matrix(v.astype(int)),
-        "CSR in parts": _csr_parts,
+        "CSR in parts": lambda v: KINDS["duplicates"](v, None),
         "CSR with zeros": _explicit_zeros,
         "CSR of long indices": _long_indices,
-        "HDF5": _h5py,
-        "zarr": _zarr,
         "dask": _dask,
         "dask of CSR": lambda v: _dask(v, (7, 5), sp.csr_matrix),
         "dask of unknown chunks": lambda v: _dask(v, (7, 5), unknown=True),

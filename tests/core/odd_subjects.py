@@ -91,20 +91,22 @@ def moments(call: Callable[..., Any], *parts: str) -> Callable[..., list[Any]]:
     return found
 
 
-def permuted(**data: Any) -> list[Any]:
-    estimator = cc.CPCA(1, alpha=1.5)
-    found = cc.permutation_test(estimator, **data, n_permutations=19, random_state=0)
-    return [shape_of(found.statistics), found.p_values, found.components]
+def permuted(X: Any, background: Any, **options: Any) -> list[Any]:
+    options = {"n_permutations": 19, "random_state": 0} | options
+    found = cc.permutation_test(cc.CPCA(K), X, background=background, **options)
+    shapes = [shape_of(each) for each in (found.statistics, found.null_statistics)]
+    return [found.p_values, *shapes, np.abs(found.components)]
 
 
-def ratio(**data: Any) -> list[Any]:
-    found = cc.cross_fitted_ratio(**data, n_splits=3, random_state=0)
-    return [found.baseline, found.ratios]
+def ratio(X: Any, background: Any, **options: Any) -> list[Any]:
+    options = {"n_splits": 3, "random_state": 0} | options
+    found = cc.cross_fitted_ratio(X, background=background, **options)
+    return [shape_of(found.baseline), shape_of(found.ratios)]
 
 
-def resampled(**data: Any) -> list[Any]:
-    estimator = cc.CPCA(alpha=1.5)
-    found = cc.bootstrap_stability(estimator, **data, n_resamples=5, random_state=0)
+def resampled(X: Any, background: Any, **options: Any) -> list[Any]:
+    options = {"n_resamples": 4, "random_state": 0} | options
+    found = cc.bootstrap_stability(cc.CPCA(K), X, background=background, **options)
     return [found.matched, found.retained, np.cos(found.angles) ** 2]
 
 
@@ -126,6 +128,11 @@ def of_rows(name: str, method: Any, *but: str) -> Subject:
     return Subject(name, lambda X: [shape_of(method(X))], ("X",), but, units=False, origin=False)
 
 
+MEASURES: dict[str, Callable[..., list[Any]]] = {
+    "permutation_test": permuted,
+    "cross_fitted_ratio": ratio,
+    "bootstrap_stability": resampled,
+}
 ONE, PAIR = ("X",), ("X", "positive")
 # A function of one dataset accepts any number of features, so "features too many" is valid.
 MANY = ("features too many",)
@@ -185,9 +192,7 @@ SUBJECTS = [
         origin=False,
     ),
     Subject("StructuredBackgroundRemover", removed),
-    Subject("permutation_test", permuted, units=False, origin=False),
-    Subject("cross_fitted_ratio", ratio, units=False, origin=False),
-    Subject("bootstrap_stability", resampled, units=False, origin=False),
+    *(Subject(name, call) for name, call in MEASURES.items()),
     of_rows("CPCA.transform", CPCA.transform),
     of_rows("CPCA.denoise", CPCA.denoise),
     of_rows("CPCA.remove_components", CPCA.remove_components),

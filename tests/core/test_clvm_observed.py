@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from contrast_core import CLVM, ContrastWarning, SecondMoments
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import subspace_error
-from contrast_core.rows import rows_of
+from tests.core.estimators import ReversedBackground
 from tests.core.latent_samples import clvm_log_likelihood, gappy, generated, holes
 
 ROBUST = [None, "rows", "entries"]
@@ -194,22 +194,12 @@ def test_a_missing_maximum_is_refused_and_slow_convergence_is_told() -> None:
         assert fit(X, Y, max_iter=300).noise_variance_ < 10
 
 
-class WithBackground(CLVM):
-    """CLVM for scikit-learn's own checks, which pass no background.
-
-    The background is X in reversed order, scaled by a factor below 1.
-    """
-
-    def fit(self, X: Any, y: object = None, *, background: Any = None) -> Any:
-        rows = rows_of(X, missing=True)
-        return super().fit(X, background=rows.load(check=False)[::-1] * 0.5)
-
-    def fit_transform(self, X: Any, y: object = None) -> Any:
-        return self.fit(X).transform(X)
+class CheckedCLVM(ReversedBackground, CLVM):
+    pass
 
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-@parametrize_with_checks([WithBackground(n_shared=0, n_salient=1, robust="rows")])
+@parametrize_with_checks([CheckedCLVM(n_shared=0, n_salient=1, robust="rows")])
 def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
     check(estimator)
 

@@ -9,8 +9,8 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from contrast_core import CVAE
-from contrast_core.rows import rows_of
 from tests.core.cvae_samples import D, counts, quick, ring
+from tests.core.estimators import ReversedBackground
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -110,20 +110,11 @@ def test_gradients_flow_through_tensors() -> None:
     assert not model.transform(rows.detach()).requires_grad
 
 
-class WithBackground(CVAE):
-    """CVAE for scikit-learn's own checks, which pass no background.
-
-    The background is X in reversed order, scaled by a factor below 1.
-    """
-
-    def fit(self, X: Any, y: object = None, *, background: Any = None) -> Any:
-        return super().fit(X, background=rows_of(X).load(check=False)[::-1] * 0.5)
-
-    def fit_transform(self, X: Any, y: object = None) -> Any:
-        return self.fit(X).transform(X)
+class CheckedCVAE(ReversedBackground, CVAE):
+    pass
 
 
-@parametrize_with_checks([WithBackground(1, max_iter=1, random_state=0)])
+@parametrize_with_checks([CheckedCVAE(1, max_iter=1, random_state=0)])
 def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
     check(estimator)
 

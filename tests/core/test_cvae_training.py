@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from contrast_core import ContrastWarning, load, save
 from tests.core.cvae_samples import D, counts, quick, ring
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("noise", ["normal", "counts"])
@@ -30,29 +27,6 @@ def test_same_seed_same_numbers(noise: Any) -> None:
     np.testing.assert_array_equal(X, before[0])
     assert (torch.get_rng_state() == before[1]).all()
     assert (np.random.get_state()[1] == numpy_state).all()  # noqa: NPY002
-
-
-@pytest.mark.slow
-def test_a_saved_model_goes_on_in_another_process_as_if_not_interrupted(tmp_path: Path) -> None:
-    X, Y = counts(n=200)
-    options = {"n_shared": 2, "noise": "counts"}
-    model = quick(**options, max_iter=2).fit(X, background=Y)
-    np.savez(tmp_path / "data.npz", X=X, Y=Y)
-    save(model, tmp_path / "cvae.model")
-    code = f"""
-import numpy as np
-from contrast_core import load, save
-data = np.load({str(tmp_path / "data.npz")!r})
-model = load({str(tmp_path / "cvae.model")!r})
-np.save({str(tmp_path / "first.npy")!r}, model.transform(data["X"]))
-model.set_params(warm_start=True, max_iter=4).fit(data["X"], background=data["Y"])
-save(model, {str(tmp_path / "then.model")!r})
-"""
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, cwd=ROOT)
-    np.testing.assert_array_equal(np.load(tmp_path / "first.npy"), model.transform(X))
-    whole = quick(**options, max_iter=6).fit(X, background=Y)
-    same_training(load(tmp_path / "then.model"), whole, X)
-    assert whole.best_epoch_ > 2
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2])

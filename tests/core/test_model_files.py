@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -277,24 +275,6 @@ def test_arrays_keep_their_numbers_and_their_order_in_memory(dtype: str, tmp_pat
     assert again.components_.flags.f_contiguous
     assert not again.components_.flags.c_contiguous
     assert again.components_.flags.writeable
-
-
-@pytest.mark.slow
-def test_a_new_process_reads_the_same_numbers(tmp_path: Path) -> None:
-    names = ("CPCA-1", "kernel", "frames", "by-label")
-    for name in names:
-        save(MODELS[name](), tmp_path / f"{name}.model")
-        scores = load(tmp_path / f"{name}.model").transform(planted()[0])
-        np.save(tmp_path / f"{name}.npy", scores)
-    code = (
-        "import sys, pathlib, numpy as np; from contrast_core import load\n"
-        "for file in pathlib.Path(sys.argv[1]).glob('*.model'):\n"
-        "    rows = np.load(sys.argv[2])\n"
-        "    assert (load(file).transform(rows) == np.load(file.with_suffix('.npy'))).all(), file\n"
-    )
-    np.save(tmp_path / "rows.npy", planted()[0])
-    run = [sys.executable, "-c", code, str(tmp_path), str(tmp_path / "rows.npy")]
-    subprocess.run(run, check=True, cwd=Path.cwd())
 
 
 def test_the_same_model_makes_the_same_file(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 import contrast_core as cc
-from tests.core.odd_subjects import DATA, SUBJECTS, K, Subject, X, Y
+from tests.core.odd_subjects import DATA, MEASURES, SUBJECTS, K, Subject, X, Y
 from tests.core.test_odd_inputs import complaint
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
@@ -166,3 +166,14 @@ def test_the_objective_is_at_its_optimum_for_data_of_low_variance(method: str, k
     scale = float(np.abs(expected).max(initial=1.0))
     np.testing.assert_allclose(values, expected, rtol=0, atol=1e-8 * scale)
     np.testing.assert_allclose(along_components, expected, rtol=0, atol=1e-8 * scale)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("kind", VARIES)
+def test_measures_of_data_of_low_variance_are_finite_or_refused(name: str, kind: str) -> None:
+    try:
+        found = MEASURES[name](*(1.0 * v for v in VARIES[kind]()))
+    except Exception as error:
+        assert not complaint(error, r"X|background|rows|component")
+    else:
+        assert all(np.isfinite(each).all() for each in found)
