@@ -72,6 +72,7 @@ class Images:
         n, n_read = rows.shape[0], max(8, most // rows.shape[1])
         if n > n_read:
             rows = rows.take(np.linspace(0, n - 1, n_read).round().astype(int))
+            rows = rows.replace(elements=1)  # longer blocks include the frames between them
         frames = rows.replace(progress=progress_of(report)).load(dense=True)
         return frames.reshape(-1, *self.image_shape), n_read if n > n_read else None
 

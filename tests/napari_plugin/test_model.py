@@ -194,6 +194,27 @@ def stop(n):
         raise Cancelled
 
 
+def test_of_a_long_film_only_the_frames_that_are_used_are_read():
+    seen = []
+
+    class Counted:
+        shape, dtype = (100_000, 8, 8), np.dtype("uint8")
+
+        def __getitem__(self, where):
+            numbers = np.arange(100_000)[where[0] if isinstance(where, tuple) else where]
+            seen.extend(np.ravel(numbers))
+            return np.multiply.outer(numbers % 251, np.ones((8, 8))).astype(np.uint8)
+
+    film = Images("film", Counted())
+    frames, n_used = film.frames(None, 2**14, no_report)
+    assert (n_used, len(seen)) == (256, 256)
+    np.testing.assert_array_equal(frames[:, 0, 0], np.array(seen) % 251)
+    assert (seen[0], seen[-1]) == (0, 99_999)
+    mask = np.arange(100_000) >= 99_000
+    frames, n_used = film.frames(mask, 2**24, no_report)
+    assert (n_used, len(frames)) == (None, 1000)
+
+
 # Fitting
 
 
