@@ -120,7 +120,10 @@ class Pair:
         if self.masks_frames:
             return self.behind.frames(mask, _MOST_READ, report)[0], None
         box = (..., *box_of(mask))
-        return sliceable(data)[box], mask[box]
+        part = sliceable(data)[box]
+        if mask.ndim < part.ndim:  # the core would take the first images of a long stack
+            part = part[:: -(-math.prod(part.shape) // _MOST_READ)]
+        return part, mask[box]
 
 
 @contextmanager
