@@ -1,19 +1,15 @@
-"""Checks of arguments, and the text of arguments in error messages."""
+"""Checks of arguments that only AnnData has, and their text in errors and files."""
 
 from __future__ import annotations
 
 import inspect
-import reprlib
 from collections.abc import Container, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from anndata import AnnData
 
-
-def quoted(name: object) -> str:
-    """Return the text of an argument for an error message, shortened if it is long."""
-    return repr(name) if isinstance(name, str) else reprlib.repr(name)
+from contrast_core._validation import shown
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
@@ -40,54 +36,16 @@ def is_among(name: object, names: Container[Any]) -> bool:
         return False
 
 
-def is_anndata(value: object) -> TypeGuard[AnnData]:
-    """Return whether a value is an AnnData, without importing anndata."""
-    return hasattr(value, "obs_names") and hasattr(value, "var_names")
-
-
 def check_anndata(adata: object, name: str = "adata") -> None:
     """Raise TypeError if a value is not an AnnData."""
-    # MuData has the attributes of an AnnData and `mod`; pandas tables have `mod` alone.
-    if is_anndata(adata) and hasattr(adata, "mod"):
-        raise TypeError(
-            f"{name} is {type(adata).__name__}; expected one AnnData of it. Give a modality, such "
-            "as mdata['rna']: results are written into it, and so into the whole."
-        )
-    if not is_anndata(adata):
-        raise TypeError(
-            f"{name} is {type(adata).__name__}; expected an AnnData. Make one with "
-            "anndata.AnnData(table), a row for each cell."
-        )
-
-
-def check_component(component: object, n_components: int, name: str = "component") -> int:
-    """Return the number of a component, counted from 1.
-
-    Raises TypeError or ValueError if there is no such component.
-    """
-    if isinstance(component, bool) or not isinstance(component, (int, np.integer)):
-        raise TypeError(
-            f"{name}={quoted(component)}: expected a whole number from 1 to {n_components}."
-        )
-    if not 1 <= component <= n_components:
-        raise ValueError(f"{name}={component}: expected a number from 1 to {n_components}.")
-    return int(component)
-
-
-def check_count(value: object, name: str, least: int = 1) -> int:
-    """Return a whole number of at least `least`; raise TypeError or ValueError otherwise."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}={quoted(value)}: expected a whole number of {least} or more.")
-    if value < least:
-        raise ValueError(f"{name}={quoted(value)}: expected {least} or more.")
-    return int(value)
-
-
-def check_flag(value: object, name: str) -> bool:
-    """Return True or False; raise TypeError if the value is neither."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {quoted(value)}.")
-    return bool(value)
+    if not isinstance(adata, AnnData):
+        advice = "Make one with anndata.AnnData(table), a row for each cell."
+        if hasattr(adata, "obs_names"):  # a MuData
+            advice = (
+                "Give one modality of it, such as mdata['rna']: results are written into it, and "
+                "so into the whole."
+            )
+        raise TypeError(f"{name} is {type(adata).__name__}; expected an AnnData. {advice}")
 
 
 def model_parameters(model: type, given: Mapping[str, Any] | None, *own: str) -> dict[str, Any]:
@@ -106,15 +64,20 @@ def further(
     """Return further parameters by name; raise TypeError if one is not among the known ones."""
     if not isinstance(given, Mapping | None) or set(given or ()) - set(known):
         raise TypeError(
-            f"{argument}={quoted(given)}: expected a dict of further {what}, which are "
+            f"{argument}={shown(given)}: expected a dict of further {what}, which are "
             f"{listed(known)}."
         )
     return dict(given or {})
 
 
-def storable_texts(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters in a form that files can hold: all but numbers and strings as text."""
+def storable(**arguments: Any) -> dict[str, Any]:
+    """Return the arguments that are not None, as h5ad and zarr files can hold them.
+
+    All but numbers, strings and arrays become text.
+    """
+    kept = bool | int | float | str | np.generic | np.ndarray
     return {
-        name: value if isinstance(value, bool | int | float | str | None) else str(value)
-        for name, value in parameters.items()
+        name: value if isinstance(value, kept) else str(value)
+        for name, value in arguments.items()
+        if value is not None
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
+from functools import reduce
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -10,6 +12,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
+from scipy.stats import mannwhitneyu, poisson
 
 from contrast_core import CPCA, condition_test, cross_fitted_ratio
 from contrast_core.feedback import muted, warn
@@ -17,7 +20,8 @@ from contrast_core.moments import FeatureMoments, split_feature_moments
 from contrast_core.rows import Rows, load_into_memory
 from contrast_core.significance import ContrastAdvice, contrast_advice
 
-from . import _findings, _keys, _matrix, _read, _select, _write
+from . import _keys, _read, _select, _values, _write
+from ._arguments import listed, storable
 from ._docs import documented
 from ._select import BoolArray
 
@@ -25,6 +29,13 @@ _LEAST_CELLS = 40  # fewest controls of a donor that are compared with another d
 _MAX_NULLS = 12  # largest number of ordered pairs of donors
 _RATIO_GENES = 300  # more genes take time and hardly change the ratio
 _N_SPLITS = 5
+_LACKING = 0.03  # largest share of the foreground in types that the background lacks, beyond chance
+# Largest probability that a cell of one side has more genes detected than a cell of the other.
+_DEPTH = 0.75
+_RARE = 0.2  # a type is rare in the background below this share of its share in the foreground
+_LEVEL = 0.05  # largest p-value of a contrast that exceeds chance
+_LEFT_OUT = 0.3  # largest share of the most variable genes that may be left out
+_ONE_SIDED = 0.15  # largest difference of the shares of both sides' most variable genes in use
 
 
 @documented
@@ -150,14 +161,13 @@ def contrast_check(
     ['values', 'genes', 'depth', 'donor', 'ratio', 'advice']
     """
     key = _keys.checked("contrast_check" if key_added is None else key_added)
-    _write.check_writable(adata, copy)
-    _write.check_free(adata, key, {})
+    _write.check_free(adata, copy, key, {})
     selection = _select.cells(adata, groupby, reference, groups, foreground, background)
     with muted():  # the findings say what is wrong with the values
-        data = _read.contrast_input(adata, selection, 1, layer, None, mask_var, copy, within=within)
+        data = _read.contrast_input(adata, selection, 1, layer, None, mask_var, within=within)
     donor = within if donor is None else donor
     _select.check_donor(donor, groupby)
-    if data.other is not None:
+    if selection.other is not None:
         raise TypeError(
             "background is another AnnData; the check needs one: anndata.concat the two, and "
             "name the sets with masks."
@@ -172,31 +182,42 @@ def contrast_check(
     if controls is not None:
         untreated = _select.boolean_mask(adata, controls, axis="obs", argument="controls")
     features = cast("BoolArray", data.features)  # None for an embedding only
-    whole = _matrix.whole_matrix(adata, layer)
-    varying = _varying(whole, front, back, features)
+    whole = _read.whole_matrix(adata, layer)
+    parts = split_feature_moments(whole, [treated, front & back, back & ~front])
+    sides = {"all": parts, "foreground": parts[:2], "background": parts[1:]}
+    moments = {
+        name: reduce(FeatureMoments.merge, [each for each in some if each is not None])
+        for name, some in sides.items()
+    }
+    if bad := int((~np.isfinite(moments["all"].mean[features])).sum()):
+        raise ValueError(
+            f"{bad} of the genes in use have NaN or infinite values. Leave these genes out with "
+            "mask_var=, or remove or impute the values first."
+        )
 
-    findings = [_findings.values(data)]
-    findings += _findings.genes(adata, features, varying)
-    findings.append(_findings.depth(_n_detected(whole), treated, back))
+    findings = [_values_found(data)]
+    findings += _genes_found(adata, features, moments)
+    findings.append(_depth_found(_n_detected(whole), treated, back))
     if cell_type is not None:
-        findings.append(_findings.composition(labels["cell_type"], front, back))
+        findings.append(_composition_found(labels["cell_type"], front, back))
     findings += [
-        _findings.confounding(name, labels[name], treated, back)
+        _confounding_found(name, labels[name], treated, back)
         for name in ("donor", "batch")
         if name in labels
     ]
     used = front | back | untreated
-    leading = _most_variable(varying["all"], features, _RATIO_GENES)
-    rows = load_into_memory(whole.columns(leading).take(used))
-    donors = data.within
-    if donors is None and donor is not None:
-        donors = labels["donor"].to_numpy()
-    donors = None if donors is None else donors[used]
-    sets = _Sets(rows, front[used], back[used], donors, data.within is not None)
+    variance = np.where(features, moments["all"].variance, -1.0)
+    leading = np.argsort(-variance, kind="stable")[: min(_RATIO_GENES, features.sum())]
+    rows = load_into_memory(whole.columns(np.sort(leading)).take(used))
+    units = labels["donor"].to_numpy(dtype=object) if "donor" in labels else None
+    units = data.within.get("within", units)
+    sets = _Sets(
+        rows, front[used], back[used], None if units is None else units[used], within is not None
+    )
     ratios = _ratios(sets, untreated[used])
     p_value = _p_value(sets)
-    findings.append(_findings.ratio(ratios, p_value, donor, within))
-    findings.append(_findings.advice(_advice(sets), p_value, by_donor=donor is not None))
+    findings.append(_ratio_found(ratios, p_value, donor, within))
+    findings.append(_advice_found(_advice(sets), p_value, by_donor=donor is not None))
 
     checks = pd.DataFrame(findings).set_index("check").rename_axis(None)
     missing = [name for name in ("cell_type", "donor") if name not in labels]
@@ -209,8 +230,8 @@ def contrast_check(
         "ratios": ratios,
         "sound": verdict,
         "not_checked": np.array(missing, dtype=object),
-        "params": data.params | _write.storable(donor=donor, cell_type=cell_type, batch=batch),
-    } | _write.storable(p_value=p_value)
+        "params": data.params | storable(donor=donor, cell_type=cell_type, batch=batch),
+    } | storable(p_value=p_value)
     written = _write.write(adata, _write.Result(key, result), copy=copy)
     if verdict == "no":
         told = "; ".join(f"{f.check}: {f.message}" for f in findings if not f.sound)
@@ -230,38 +251,6 @@ def _counts(labels: dict[str, pd.Series[Any]], front: BoolArray, back: BoolArray
     return counts
 
 
-def _varying(
-    matrix: Rows, front: BoolArray, back: BoolArray, features: BoolArray
-) -> dict[str, FeatureMoments]:
-    """Return the moments of every gene over the cells of both sets, and over each set."""
-    parts = split_feature_moments(matrix, [front & ~back, front & back, back & ~front])
-
-    def merged(*which: int) -> FeatureMoments:
-        known = [found for i in which if (found := parts[i]) is not None]
-        return known[0] if len(known) == 1 else known[0].merge(merged(*which[1:]))
-
-    varying = {
-        "all": merged(0, 1, 2),
-        "foreground": merged(0, 1),
-        "background": merged(1, 2),
-    }
-    bad = int((~np.isfinite(varying["all"].mean[features])).sum())
-    if bad:
-        raise ValueError(
-            f"{bad} of the genes in use have NaN or infinite values. Leave these genes out with "
-            "mask_var=, or remove or impute the values first."
-        )
-    return varying
-
-
-def _most_variable(moments: FeatureMoments, features: BoolArray, most: int) -> BoolArray:
-    """Return the genes in use of largest variance, as a mask."""
-    variance = np.where(features, moments.variance, -1.0)
-    chosen = np.zeros_like(features)
-    chosen[np.argsort(-variance, kind="stable")[: min(most, features.sum())]] = True
-    return chosen
-
-
 class _Sets(NamedTuple):
     """Cells of both sets, with the genes of the ratio, and the donors of the cells if given."""
 
@@ -278,7 +267,7 @@ class _Sets(NamedTuple):
             return self.rows.take(self.front), self.rows.take(self.back)
         values = np.asarray(self.rows.load(dense=True), dtype=np.float64)
         donors = np.asarray(self.donors)
-        x, y = (_matrix.centred(values[side], donors[side]) for side in (self.front, self.back))
+        x, y = (_read.centred(values[side], donors[side]) for side in (self.front, self.back))
         return x, y
 
     def units(self, front: BoolArray) -> dict[str, Any]:
@@ -295,43 +284,35 @@ def _ratios(sets: _Sets, untreated: BoolArray) -> pd.DataFrame:
     For a contrast within donors only the first is computed, as donors are not compared in it.
     """
     front, back, donors = sets.front, sets.back, sets.donors
-    if not sets.within and min(front.sum(), back.sum()) < 4:
-        return _table({})
-    units = sets.units(front)
-    if any(len(set(side)) < 2 for side in units.values()):
-        units = {}
-    ratios = {"contrast": _ratio(*sets.sides, **units)}
-    if donors is not None and not sets.within:
-        sizes = pd.Series(donors[untreated]).value_counts()
-        large = list(sizes.index[sizes >= _LEAST_CELLS])
-        # In this order the first pairs contain each donor about equally often.
-        n = len(large)
-        pairs = ((large[i], large[(i + step) % n]) for step in range(1, n) for i in range(n))
-        for a, b in islice(pairs, _MAX_NULLS):
-            one, other = (untreated & (donors == name) for name in (a, b))
-            if (front & back).any():  # the background is in the foreground, as in the contrast
-                one |= other
-            ratios[f"{a} / {b}"] = _ratio(sets.rows.take(one), sets.rows.take(other))
-    return _table(ratios)
+    ratios: dict[str, dict[str, Any]] = {}
+    if min(front.sum(), back.sum()) >= 4:
+        units = sets.units(front)
+        split = all(len(set(side)) > 1 for side in units.values())
+        ratios["contrast"] = _ratio(*sets.sides, null=False, **(units if split else {}))
+        if donors is not None and not sets.within:
+            sizes = pd.Series(donors[untreated]).value_counts()
+            large = list(sizes.index[sizes >= _LEAST_CELLS])
+            # In this order the first pairs contain each donor about equally often.
+            n = len(large)
+            pairs = ((large[i], large[(i + step) % n]) for step in range(1, n) for i in range(n))
+            for a, b in islice(pairs, _MAX_NULLS):
+                one, other = (untreated & (donors == name) for name in (a, b))
+                if (front & back).any():  # the background is in the foreground, as in the contrast
+                    one |= other
+                sides = sets.rows.take(one), sets.rows.take(other)
+                ratios[f"{a} / {b}"] = _ratio(*sides, null=True)
+    columns = ["ratio", "baseline", "relative", "null", "unit"]
+    return pd.DataFrame.from_dict(ratios, orient="index", columns=columns)
 
 
-def _ratio(front: Any, back: Any, **units: Any) -> dict[str, Any]:
+def _ratio(front: Any, back: Any, *, null: bool, **units: Any) -> dict[str, Any]:
     """Return a row of the table of ratios; units are the donors of both sides."""
     with muted():  # the findings say what there is to say about the ratio
         found = cross_fitted_ratio(
             front, background=back, n_components=2, n_splits=_N_SPLITS, random_state=0, **units
         )
     numbers = {name: getattr(found, name) for name in ("ratio", "baseline", "relative")}
-    return numbers | {"unit": "donor" if units else "cell"}
-
-
-def _table(ratios: dict[str, dict[str, Any]]) -> pd.DataFrame:
-    """Return the table of ratios: the first row is the contrast, the others are nulls."""
-    table = pd.DataFrame.from_dict(
-        ratios, orient="index", columns=["ratio", "baseline", "relative", "unit"]
-    )
-    table.insert(3, "null", np.arange(len(table)) > 0)
-    return table
+    return numbers | {"null": null, "unit": "donor" if units else "cell"}
 
 
 def _advice(sets: _Sets) -> ContrastAdvice | None:
@@ -373,3 +354,184 @@ def _n_detected(matrix: Rows) -> NDArray[np.floating]:
     if matrix.reads_rows:
         return np.concatenate([count(block) for block in matrix.blocks(check=False)])
     return np.asarray(sum(count(block) for _, block in matrix.column_blocks()))
+
+
+class _Finding(NamedTuple):
+    """A row of `.uns['contrast_check']['checks']`."""
+
+    check: str
+    sound: bool
+    message: str
+
+
+def _values_found(data: _read.ContrastInput) -> _Finding:
+    """Check whether the values are logarithms of counts."""
+    used = data.selection.foreground | data.selection.background
+    fault = _values.fault(data.matrix.take(used))
+    return _Finding(
+        "values", fault is None, fault or "no raw counts, and none that were not logged"
+    )
+
+
+def _genes_found(
+    adata: AnnData, features: BoolArray, varying: dict[str, FeatureMoments]
+) -> Iterator[_Finding]:
+    """Check that the genes in use are those of largest variance, over all cells and in each set."""
+    if features.all():
+        yield _Finding("genes", True, "all genes are in use")
+        return
+    n = int(features.sum())
+    leading = {
+        name: np.argsort(-moments.variance, kind="stable")[:n] for name, moments in varying.items()
+    }
+    hits = {name: float(features[genes].mean()) for name, genes in leading.items()}
+    left_out = adata.var_names[leading["all"][~features[leading["all"]]]]
+    said = f"{hits['all']:.0%} of the {n} genes of largest variance are in use"
+    sound = 1 - hits["all"] <= _LEFT_OUT
+    if not sound:
+        said = (
+            f"{len(left_out)} of the {n} genes of largest variance are not in use "
+            f"({listed(list(left_out), most=5)}), as after a choice of genes that corrects for "
+            "the mean: the difference between conditions may be lost. Choose the genes of largest "
+            "plain variance"
+        )
+    yield _Finding("genes", sound, said)
+    more = max(("foreground", "background"), key=lambda side: hits[side])
+    less = "background" if more == "foreground" else "foreground"
+    if hits[more] - hits[less] > _ONE_SIDED:
+        yield _Finding(
+            "gene choice",
+            False,
+            f"{hits[more]:.0%} of the {more}'s {n} most variable genes are in use, but "
+            f"{hits[less]:.0%} of the {less}'s: were they chosen on the {more} alone? Choose them "
+            "on the cells of both",
+        )
+
+
+def _depth_found(n_detected: NDArray[np.floating], front: BoolArray, back: BoolArray) -> _Finding:
+    """Check whether the cells of both sides were sequenced equally deeply.
+
+    Normalisation does not remove such a difference.
+    """
+    if not front.any():
+        return _Finding("depth", True, "the background has all of the foreground's cells")
+    sides = n_detected[front], n_detected[back]
+    more = float(mannwhitneyu(*sides, method="asymptotic").statistic) / (front.sum() * back.sum())
+    medians = [float(np.median(side)) for side in sides]
+    said = (
+        f"cells outside the background have {medians[0]:g} genes detected (median), those of the "
+        f"background {medians[1]:g}"
+    )
+    sound = max(more, 1 - more) < _DEPTH
+    if not sound:
+        said += (
+            f": of two cells, the one of the {'first' if more > 0.5 else 'second'} has more in "
+            f"{max(more, 1 - more):.0%}. How deeply cells are sequenced will look like the effect. "
+            "Downsample the counts to one depth (sc.pp.downsample_counts) and normalise again"
+        )
+    return _Finding("depth", sound, said)
+
+
+def _composition_found(
+    types: pd.Series[Any], foreground: BoolArray, background: BoolArray
+) -> _Finding:
+    """Check whether the background has the cell types of the foreground, up to a small share.
+
+    A type is lacking if its share of the background is less than a fifth of its share of the
+    foreground. If there are many small types, some are lacking by chance. Their expected share,
+    computed with Poisson-distributed numbers of cells, is subtracted.
+    """
+    front, back = (types[cells].value_counts() for cells in (foreground, background))
+    shares = front / front.sum()
+    number = back.reindex(front.index, fill_value=0)
+    expected = shares * back.sum()
+    lacking = shares[number < _RARE * expected]
+    by_chance = float((shares * poisson.cdf(np.ceil(_RARE * expected) - 1, expected)).sum())
+    if not len(lacking):
+        return _Finding("composition", True, f"the background has all {len(front)} cell types")
+    said = (
+        f"cell types missing or rare in the background: {listed(list(lacking.index), most=5)}, "
+        f"{lacking.sum():.1%} of the foreground's cells ({by_chance:.1%} would be by chance)"
+    )
+    sound = float(lacking.sum()) - by_chance <= _LACKING
+    if not sound:
+        said += (
+            ". What tells them from other types will look like the effect, and stronger. Leave "
+            "them out of the foreground, or find another background"
+        )
+    return _Finding("composition", sound, said)
+
+
+def _confounding_found(
+    name: str, labels: pd.Series[Any], front: BoolArray, back: BoolArray
+) -> _Finding:
+    """Check whether the levels of a column have cells on both sides."""
+    sides = [set(labels[cells].dropna()) for cells in (front, back)]
+    both = sides[0] & sides[1]
+    missing = int(labels[front | back].isna().sum())
+    if sides[0] and sides[1] and not both:
+        return _Finding(
+            name,
+            False,
+            f"no {name} has cells in both sets: what differs between {name}s is in the contrast "
+            f"as well, and cannot be told from the effect. Compare with the {name}s' controls "
+            "against each other",
+        )
+    alone = sorted((sides[0] | sides[1]) - both)
+    if alone or missing:
+        of_front = float(labels[front].isin(alone).mean()) if front.any() else 0.0
+        said = [f"{listed(alone)} in one set only"] if alone else []
+        said += [f"{missing} cells without a value"] if missing else []
+        return _Finding(name, of_front <= 0.5, f"{len(both)} in both sets; {'; '.join(said)}")
+    return _Finding(name, True, f"all {len(both)} have cells in both sets")
+
+
+def _ratio_found(
+    ratios: pd.DataFrame, p_value: float | None, donor: str | None, within: str | None
+) -> _Finding:
+    """Check whether the contrast exceeds the contrasts of relabelled donors.
+
+    If there are too few donors to relabel, the cross-fitted ratio is compared with the ratios of
+    one donor's controls against another donor's. Without such ratios nothing is decided, because
+    no fixed value separates an effect from chance.
+    """
+    if not len(ratios):
+        return _Finding("ratio", False, "too few cells for a cross-fitted ratio")
+    contrast, nulls = ratios.iloc[0], ratios[ratios["null"]]
+    said = (
+        f"{'' if within is None else 'within donors the '}cross-fitted ratio is "
+        f"{contrast['ratio']:.2f}, {contrast['relative']:.2f} times what directions without "
+        f"contrast give{'' if contrast['unit'] == 'donor' else ' (by cell: exploratory)'}"
+    )
+    if p_value is not None:
+        told = f"{said}; p = {p_value:.2g} by relabelling donors"
+        return _Finding("ratio", p_value <= _LEVEL, told)
+    if within is not None:
+        return _Finding("ratio", True, f"{said}; the donors are too few to be relabelled")
+    if not len(nulls):
+        advice = "give donor=" if donor is None else "controls= of two donors are needed"
+        return _Finding(
+            "ratio",
+            True,
+            f"{said}. This alone decides nothing, as one donor's controls against another's give "
+            f"about 2: {advice} to compare, and scanpy_ext.tl.significance to test",
+        )
+    worst = float(nulls["relative"].max())
+    return _Finding(
+        "ratio",
+        bool(contrast["relative"] > max(worst, 1.5)),
+        f"{said}; controls of one donor against another's: "
+        f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times. Where donors have cells in "
+        "both sets, within= compares these with each other",
+    )
+
+
+def _advice_found(
+    found: ContrastAdvice | None, p_value: float | None, *, by_donor: bool
+) -> _Finding:
+    """Return the advice on whether a contrast is needed, which never makes a design unsound."""
+    if found is None:
+        return _Finding("advice", True, "too few donors or cells to leave some out")
+    something = found.found or (p_value is not None and p_value <= _LEVEL)
+    exploratory = "" if by_donor else " (By cell: exploratory.)"
+    return _Finding("advice", True, found.sentence(something) + exploratory)

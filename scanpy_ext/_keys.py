@@ -36,21 +36,23 @@ class Keys:
         return Keys(f"{self.obsm}_{text}", f"{self.varm}_{text}", self.uns)
 
 
-def keys_of(method: str, key_added: str | None = None) -> Keys:
-    """Return the slots of a method; all three are `key_added` if that is given, as in scanpy."""
-    if key_added is None or checked(key_added) == method:
-        return Keys(f"X_{method}", f"PCs_{method}", method)
-    if key_added in METHODS:
+def keys_of(name: str) -> Keys:
+    """Return the slots of a result, by the method's name or the `key_added` that was given.
+
+    All three are `key_added`, as in scanpy.
+    """
+    return Keys(f"X_{name}", f"PCs_{name}", name) if name in METHODS else Keys(name, name, name)
+
+
+def new_keys(method: str, key_added: str | None) -> Keys:
+    """Return the slots of a new result of a method; refuse the names of other methods."""
+    name = method if key_added is None else checked(key_added)
+    if name in METHODS and name != method:
         raise ValueError(
-            f"key_added={key_added!r} is the name of the results of scanpy_ext.tl.{key_added}. "
+            f"key_added={name!r} is the name of the results of scanpy_ext.tl.{name}. "
             "Choose another name."
         )
-    return Keys(key_added, key_added, key_added)
-
-
-def stored_keys(key: str) -> Keys:
-    """Return the slots of a result, given its name in `.uns` (the method's or `key_added`)."""
-    return keys_of(key) if key in METHODS else Keys(key, key, key)
+    return keys_of(name)
 
 
 def distances_of(pairs: str) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import inf
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,9 +10,10 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from contrast_core._validation import check_count, check_number, shown
 from contrast_core.pairing import mixing_scores
 
-from ._arguments import check_anndata, check_count, is_among, listed, quoted
+from ._arguments import check_anndata, is_among, listed
 from ._select import column
 
 _DEFAULT = ("X_pca", "X_pca_plus", "X_pca_pp")
@@ -115,15 +114,22 @@ def mixing_report(
     check_anndata(adata)
     labels = pd.DataFrame(
         {
-            name: column(adata, name, argument)
-            for argument, name in {"groupby": groupby, "cell_type": cell_type}.items()
+            groupby: column(adata, groupby, "groupby"),
+            cell_type: column(adata, cell_type, "cell_type"),
         }
     )
-    reps = _embeddings(adata, reps)
-    if isinstance(resolution, bool) or not isinstance(resolution, Real) or not 0 < resolution < inf:
-        raise ValueError(f"resolution={quoted(resolution)}: expected a positive number.")
+    names = [reps] if isinstance(reps, str) or not isinstance(reps, Iterable) else list(reps)
+    if names == list(_DEFAULT):
+        names = [rep for rep in names if rep in adata.obsm]
+    missing = [shown(rep) for rep in names if not is_among(rep, adata.obsm)]
+    if missing or not names:
+        raise ValueError(
+            f"reps: adata.obsm has no {', '.join(missing) or 'embedding to report on'}; it has "
+            f"{listed(list(adata.obsm))}."
+        )
+    resolution = check_number(resolution, "resolution", above=0)
     n_seeds = check_count(n_seeds, "n_seeds")
-    seed = check_count(random_state, "random_state", least=0)
+    seed = check_count(random_state, "random_state", at_least=0)
     known = np.flatnonzero(labels.notna().all(axis=1).to_numpy())
     if max_cells is not None and len(known) > (n := check_count(max_cells, "max_cells")):
         known = np.sort(np.random.default_rng(seed).choice(known, n, replace=False))
@@ -136,27 +142,11 @@ def mixing_report(
             )
 
     rows = {}
-    for rep in reps:
+    for rep in names:
         scores = np.asarray(adata.obsm[rep])[known]
         clusterings = leiden(scores, range(seed, seed + n_seeds), resolution)
         rows[rep] = mixing_scores(scores, conditions, types, clusterings)
     return pd.DataFrame.from_dict(rows, orient="index").astype(float).assign(n_cells=len(known))
-
-
-def _embeddings(adata: AnnData, reps: Any) -> list[str]:
-    """Return the names of the embeddings; raise ValueError if one does not exist."""
-    if isinstance(reps, str) or not isinstance(reps, Iterable):
-        reps = [reps]
-    names: list[str] = list(reps)
-    if names == list(_DEFAULT):
-        names = [rep for rep in names if rep in adata.obsm]
-    if missing := [quoted(rep) for rep in names if not is_among(rep, adata.obsm)]:
-        raise ValueError(
-            f"reps: adata.obsm has no {', '.join(missing)}; it has {listed(list(adata.obsm))}."
-        )
-    if not names:
-        raise ValueError("adata.obsm has no embedding to report on: name some with reps=.")
-    return names
 
 
 def leiden(
@@ -171,14 +161,8 @@ def leiden(
     k = min(15, len(scores) - 1)
     sc.pp.neighbors(cells, n_neighbors=k, use_rep="X", transformer="sklearn")
     found = []
+    options = {"flavor": "igraph", "n_iterations": 2, "directed": False}
     for seed in seeds:
-        sc.tl.leiden(
-            cells,
-            resolution=resolution,
-            flavor="igraph",
-            n_iterations=2,
-            directed=False,
-            random_state=seed,
-        )
+        sc.tl.leiden(cells, resolution=resolution, random_state=seed, **options)
         found.append(cells.obs["leiden"].to_numpy(dtype=str))
     return found

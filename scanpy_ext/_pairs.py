@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from contrast_core._validation import check_choice, shown
 from contrast_core.contrast import effective_n_pairs
 from contrast_core.feedback import warn
 from contrast_core.pairing import (
@@ -22,7 +23,7 @@ from contrast_core.pairing import (
 from contrast_core.rows import Rows, load_into_memory
 
 from . import _keys, _select, _values, _write
-from ._arguments import listed, quoted, text
+from ._arguments import listed, storable, text
 from ._mixing import leiden
 
 _FEWEST_CLUSTERED = 4  # fewer cells than this are one cluster
@@ -54,18 +55,9 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-class _Design(NamedTuple):
-    """Cells that may be paired, and their labels; all arrays have the length n_used."""
-
-    cells: NDArray[np.intp]
-    is_control: NDArray[np.bool_]
-    donor: NDArray[Any]
-    centred: NDArray[np.intp]
-    n_without_donor: int
-
-
 def find(
     adata: AnnData,
+    copy: bool,
     matrix: Rows,
     groupby: str,
     reference: Any,
@@ -78,6 +70,8 @@ def find(
 
     Parameters
     ----------
+    copy
+        Whether the result goes into a copy.
     matrix
         All cells and the genes in use, in memory or not. The cells that may be paired are loaded.
     groupby, reference, donor
@@ -90,43 +84,55 @@ def find(
         Options that replace those of `DEFAULTS`.
     """
     options = DEFAULTS | options
-    method, clusters, cell_type = (options[name] for name in ("method", "clusters", "cell_type"))
-    _write.check_free(adata, key, {"obsp": [key, _keys.distances_of(key)]})
-    if not isinstance(method, str) or method not in ("neighbors", "clusters"):
-        raise ValueError(f"method={quoted(method)}: expected 'neighbors' or 'clusters'.")
+    clusters, cell_type = options["clusters"], options["cell_type"]
+    _write.check_free(adata, copy, key, {"obsp": [key, _keys.distances_of(key)]})
+    method = check_choice(options["method"], "method", ["neighbors", "clusters"])
     if clusters is not None and method != "clusters":
         raise ValueError(f"clusters={clusters!r} was given: it needs method='clusters'.")
     _select.check_donor(donor, groupby)
-    design = _design(adata, groupby, reference, donor)
+    levels = _select.column(adata, groupby, "groupby")
+    found = sorted(set(levels.dropna()))
+    if text(reference) not in found or len(found) < 2:
+        raise ValueError(
+            f"reference={shown(reference)}: expected the level of "
+            f"adata.obs[{groupby!r}] that is the control, and at least one other level. "
+            f"The levels with cells are {listed(found)}."
+        )
+    donors = pd.Series(["all cells"] * adata.n_obs, dtype=object)
+    if donor is not None:
+        donors = _select.donor_column(adata, donor, "donor")
+    used = (levels.notna() & donors.notna()).to_numpy()
+    cells = np.flatnonzero(used)
+    if not len(cells):
+        raise ValueError(f"no cell has a value in both {groupby!r} and {donor!r} of adata.obs.")
     types = None if cell_type is None else _select.column(adata, cell_type, "cell_type")
-    if types is not None and not types.iloc[design.cells].notna().any():
+    if types is not None and not types[cells].notna().any():
         raise ValueError(
             f"cell_type: no cell that may be paired has a value in adata.obs[{cell_type!r}]; leave "
             "cell_type out, or name the types."
         )
-    used = np.zeros(adata.n_obs, dtype=bool)
-    used[design.cells] = True
     rows = load_into_memory(matrix.take(used))
     _values.warn_of_counts(rows)
 
-    basis = pairing_basis(
-        scaled_features(rows).matrix, design.centred, n_components=options["n_comps"]
-    )
-    front, back = ~design.is_control, design.is_control
+    parts = pd.DataFrame({"donor": donors[cells], "level": levels[cells]})
+    centred = parts.groupby(["donor", "level"]).ngroup().to_numpy()
+    basis = pairing_basis(scaled_features(rows).matrix, centred, n_components=options["n_comps"])
+    back = (parts["level"] == text(reference)).to_numpy()
     by_cluster: dict[str, Any] = {}
     if method == "clusters":
         labels = (
-            _leiden(basis, design.centred, options["random_state"])
+            _leiden(basis, centred, options["random_state"])
             if clusters is None
-            else _select.column(adata, clusters, "clusters")[design.cells].to_numpy()
+            else _select.column(adata, clusters, "clusters")[cells].to_numpy()
         )
-        by_cluster = {"clusters": labels[front], "positive_clusters": labels[back]}
+        by_cluster = {"clusters": labels[~back], "positive_clusters": labels[back]}
         by_cluster["max_pairs"] = _MAX_PAIRS
+    owner = parts["donor"].to_numpy()
     pairs = neighbor_pairs(
-        basis[front],
+        basis[~back],
         basis[back],
-        within=design.donor[front],
-        positive_within=design.donor[back],
+        within=owner[~back],
+        positive_within=owner[back],
         **{name: options[name] for name in ("n_neighbors", "mutual", "random_state")},
         **by_cluster,
     )
@@ -135,11 +141,12 @@ def find(
             f"no pairs were found: no donor has cells of {groupby} on both sides that are "
             "neighbours. Check groupby= and donor=, or give a larger n_neighbors."
         )
-    i, j = design.cells[front][pairs.rows], design.cells[back][pairs.positive_rows]
-    given = _write.storable(groupby=groupby, reference=str(reference), donor=donor, **options)
-    summary = _summary(pairs, design) | {"params": dict(params) | given}
+    i, j = cells[~back][pairs.rows], cells[back][pairs.positive_rows]
+    given = storable(groupby=groupby, reference=str(reference), donor=donor, **options)
+    summary = _summary(pairs) | {"params": dict(params) | given}
+    summary["n_without_donor"] = int(levels.notna().sum()) - len(cells)
     if types is not None:
-        summary |= _by_cell_type(types, design, i, j)
+        summary |= _by_cell_type(types, cells[~back], cells[back], i, j)
     _warn(summary)
 
     shape = adata.n_obs, adata.n_obs
@@ -176,35 +183,6 @@ def stored(adata: AnnData, key: str) -> Pairs:
     return Pairs(row, col)
 
 
-def _design(adata: AnnData, groupby: str, reference: Any, donor: str | None) -> _Design:
-    levels = _select.column(adata, groupby, "groupby")
-    found = sorted(set(levels.dropna()))
-    if text(reference) not in found or len(found) < 2:
-        raise ValueError(
-            f"reference={quoted(reference)}: expected the level of "
-            f"adata.obs[{groupby!r}] that is the control, and at least one other level. "
-            f"The levels with cells are {listed(found)}."
-        )
-    donors = (
-        pd.Series(["all cells"] * adata.n_obs, dtype=object)
-        if donor is None
-        else _select.donor_column(adata, donor, "donor")
-    )
-    has_condition = levels.notna().to_numpy()
-    cells = np.flatnonzero(has_condition & donors.notna().to_numpy())
-    if not len(cells):
-        raise ValueError(f"no cell has a value in both {groupby!r} and {donor!r} of adata.obs.")
-    level, owner = levels.to_numpy()[cells], donors.to_numpy()[cells]
-    codes = pd.factorize(level)[0], pd.factorize(owner)[0]
-    return _Design(
-        cells,
-        level == text(reference),
-        owner,
-        codes[1] * len(found) + codes[0],
-        int(has_condition.sum()) - len(cells),
-    )
-
-
 def _leiden(
     basis: NDArray[np.floating], groups: NDArray[np.intp], random_state: int | None
 ) -> NDArray[Any]:
@@ -217,53 +195,50 @@ def _leiden(
     return labels
 
 
-def _summary(pairs: PositivePairs, design: _Design) -> dict[str, Any]:
+def _summary(pairs: PositivePairs) -> dict[str, Any]:
     """Return the number of pairs and of cells that they cover, in total and by donor."""
-    found = pd.DataFrame(pairs.within).set_index("label").rename_axis(None)
-    sides = {"stimulated": "n_rows", "control": "n_positive_rows"}
-    donors = pd.DataFrame({f"n_{side}": found[name] for side, name in sides.items()})
-    donors["n_pairs"] = found["n_pairs"]
-    for side, name in sides.items():
-        donors[f"coverage_{side}"] = found[f"{name}_paired"] / found[name].clip(lower=1)
-    donors["median_distance"] = found["median_distance"]
+    donors = pd.DataFrame(pairs.within).set_index("label").rename_axis(None)
+    for side, name in (("stimulated", "n_rows"), ("control", "n_positive_rows")):
+        donors[f"n_{side}"] = donors[name]
+        donors[f"coverage_{side}"] = donors[f"{name}_paired"] / donors[name].clip(lower=1)
+    counts = ["n_stimulated", "n_control", "n_pairs"]
+    shares = ["coverage_stimulated", "coverage_control", "median_distance"]
     return {
         "n_pairs": pairs.n_pairs,
         "n_effective": effective_n_pairs(pairs.rows, pairs.positive_rows),
         "coverage_stimulated": pairs.coverage[0],
         "coverage_control": pairs.coverage[1],
         "median_distance": float(np.median(pairs.distances)),
-        "n_without_donor": design.n_without_donor,
-        "donors": donors,
+        "donors": donors[counts + shares],
     }
 
 
 def _by_cell_type(
-    types: pd.Series[Any], design: _Design, i: NDArray[np.intp], j: NDArray[np.intp]
+    types: pd.Series[Any],
+    front: NDArray[np.intp],
+    back: NDArray[np.intp],
+    i: NDArray[np.intp],
+    j: NDArray[np.intp],
 ) -> dict[str, Any]:
-    """Return the share of pairs that join cells of one type, and a table of the types."""
-    stimulated, control = types.iloc[i].to_numpy(), types.iloc[j].to_numpy()
-    known = pd.notna(stimulated) & pd.notna(control)
-    same = pd.Series(stimulated == control)[known]
-    cells = {"stimulated": ~design.is_control, "control": design.is_control}
-    table = pd.DataFrame(index=pd.Index(sorted(set(types.iloc[design.cells].dropna()))))
-    for suffix, places in (
-        ("", {side: design.cells[here] for side, here in cells.items()}),
-        ("_paired", {"stimulated": np.unique(i), "control": np.unique(j)}),
-    ):
-        for side, place in places.items():
-            counts = types.iloc[place].value_counts()
-            table[f"n_{side}{suffix}"] = counts.reindex(table.index, fill_value=0)
-    table["same_cell_type"] = same.groupby(stimulated[known]).mean()
-    return {
-        "same_cell_type": float(same.mean()),
-        "cell_types": table,
-    }
+    """Return the share of pairs that join cells of one type, and a table of the types.
+
+    `front` and `back` are the cells that may be paired, `i` and `j` those of the pairs.
+    """
+    pairs = pd.DataFrame({"one": types[i].to_numpy(), "other": types[j].to_numpy()}).dropna()
+    same = pairs["one"] == pairs["other"]
+    table = pd.DataFrame(index=pd.Index(sorted({*types[front].dropna(), *types[back].dropna()})))
+    places = {"n_stimulated": front, "n_control": back}
+    places |= {"n_stimulated_paired": np.unique(i), "n_control_paired": np.unique(j)}
+    for name, place in places.items():
+        table[name] = types[place].value_counts().reindex(table.index, fill_value=0)
+    table["same_cell_type"] = same.groupby(pairs["one"]).mean()
+    return {"same_cell_type": float(same.mean()), "cell_types": table}
 
 
 def _warn(summary: dict[str, Any]) -> None:
     """Warn about donors, cells and cell types without a partner."""
     messages = []
-    donors = summary["donors"]
+    donors, types = summary["donors"], summary.get("cell_types")
     one_sided = donors.index[(donors["n_stimulated"] == 0) | (donors["n_control"] == 0)]
     if len(one_sided):
         messages.append(
@@ -271,10 +246,8 @@ def _warn(summary: dict[str, Any]) -> None:
         )
     if summary["n_without_donor"]:
         messages.append(f"{summary['n_without_donor']} cells without a donor are not paired")
-    types = summary.get("cell_types", pd.DataFrame({"n_stimulated": [], "n_control": []}))
     for side, other in (("stimulated", "control"), ("control", "stimulated")):
-        lone = types[types[f"n_{other}"] == 0]
-        if len(lone):
+        if types is not None and len(lone := types[types[f"n_{other}"] == 0]):
             messages.append(
                 f"cell types without {other} cells: {listed(list(lone.index))}; "
                 f"{int(lone[f'n_{side}_paired'].sum())} of their {int(lone[f'n_{side}'].sum())} "

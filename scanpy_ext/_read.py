@@ -1,9 +1,9 @@
-"""Reading the input of a contrast from an AnnData, and the result of a linear method."""
+"""Read the cells and genes of an AnnData, and form the result of a linear method."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,20 +11,21 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from contrast_core._validation import check_count, shown
 from contrast_core.feedback import warn
-from contrast_core.rows import Rows, load_into_memory
+from contrast_core.rows import Rows, rows_of
 
 from . import _keys, _values
-from ._arguments import listed
-from ._fitted import fit_table
+from ._arguments import check_anndata, is_among, listed, storable
 from ._keys import Keys
-from ._matrix import embedding, read_matrix, whole_matrix
-from ._select import DEFAULT, BoolArray, Default, Mask, Selection, known_labels
-from ._write import Result, check_writable, storable
+from ._select import DEFAULT, BoolArray, Default, Mask, Selection, check_donor, genes, known_labels
+from ._stored import fit_table
+from ._write import Result
 
 Labels: TypeAlias = NDArray[np.str_]
 
 _FEW_CELLS = 10  # with fewer background cells, there is a warning
+_REMEDY = "Leave these genes out with mask_var=, or remove or impute the values first."
 
 
 @dataclass(frozen=True)
@@ -35,60 +36,35 @@ class ContrastInput:
     ----------
     matrix
         All cells and the genes in use, (n_obs, n_features), in memory or not.
+    foreground, background
+        The cells of the two sets, (n, n_features) and (m, n_features).
     selection
-        The foreground and background cells.
+        The masks of the foreground and background cells.
     features, gene_names
         A mask of the genes in use, (n_vars,), or None for an embedding; and the names of all genes.
     params
         The arguments that chose the input, storable in `.uns`.
-    other
-        The background cells, if another AnnData was given as the background.
-    copy
-        Whether results go into a copy.
-    within, within_other
-        The donor or batch of every cell, (n_obs,), and of every cell of `other`; None without
-        `within`.
+    within
+        The donor or batch of every cell, (n_obs,), by name; empty without `within`.
+    strata
+        The donors of the cells of both sets, as the core's `fit` takes them.
     """
 
     matrix: Rows
+    foreground: Rows
+    background: Rows
     selection: Selection
     features: BoolArray | None
     gene_names: pd.Index
     params: dict[str, Any]
-    other: Rows | None = None
-    copy: bool = False
-    within: Labels | None = None
-    within_other: Labels | None = None
-
-    @property
-    def foreground(self) -> Rows:
-        """The foreground cells, (n, n_features)."""
-        return self.matrix.take(self.selection.foreground)
-
-    @property
-    def background(self) -> Rows:
-        """The background cells, (m, n_features)."""
-        return self.matrix.take(self.selection.background) if self.other is None else self.other
-
-    @property
-    def strata(self) -> dict[str, Labels]:
-        """The donors of the cells, as the core's `fit` takes them."""
-        if self.within is None:
-            return {}
-        background = self.within[self.selection.background]
-        return {
-            "within": self.within[self.selection.foreground],
-            "background_within": background if self.within_other is None else self.within_other,
-        }
+    within: dict[str, Labels] = field(default_factory=dict)
+    strata: dict[str, Labels] = field(default_factory=dict)
 
     @property
     def sizes(self) -> dict[str, int]:
         """Numbers of cells of the two sets, storable in `.uns`."""
-        n_other = 0 if self.other is None else int(self.other.shape[0])
-        return {
-            "n_foreground": int(self.selection.foreground.sum()),
-            "n_background": n_other or int(self.selection.background.sum()),
-        }
+        sides = {"n_foreground": self.foreground, "n_background": self.background}
+        return {name: int(side.shape[0]) for name, side in sides.items()}
 
     @property
     def feature_names(self) -> list[str]:
@@ -97,20 +73,9 @@ class ContrastInput:
             return list(self.gene_names[self.features])
         return _keys.dimensions(str(self.params["obsm"]), self.matrix.shape[1])
 
-    def loaded(self) -> tuple[Any, Any]:
-        """Return foreground and background as ndarrays or CSR; cells in both sets are read once."""
-        if self.other is not None:
-            return self.foreground.load(), self.other.load()
-        foreground, background = self.selection.foreground, self.selection.background
-        used = foreground | background
-        both = load_into_memory(self.matrix.take(used))
-        x, y = both.take(foreground[used]), both.take(background[used])
-        return x.load(check=False), y.load(check=False)
-
     def embed(self, model: Any) -> NDArray[np.floating]:
         """Return scores of all cells, (n_obs, n_comps), in the precision of their values."""
-        given = {} if self.within is None else {"within": self.within}
-        return self.as_precise(model.transform(self.matrix, **given))
+        return self.as_precise(model.transform(self.matrix, **self.within))
 
     def as_precise(self, scores: Any) -> NDArray[np.floating]:
         """Return scores in single precision if the values are in single precision."""
@@ -149,7 +114,7 @@ class ContrastInput:
         entry = dict(entry) | self.sizes
         for name in ("foreground_variance", "background_variance"):
             entry[name] = getattr(model, f"{name}_")
-        if self.within is not None:  # the scores of new cells are centred by those of group means
+        if self.within:  # the scores of new cells are centred by those of group means
             entry["within_groups"] = model.within_labels_
             entry["within_scores"] = (model.within_means_ - model.mean_) @ model.projection_
         slots: dict[str, dict[str, Any]] = {"obsm": {keys.obsm: self.embed(model)}}
@@ -178,7 +143,6 @@ def contrast_input(
     layer: str | None = None,
     obsm: str | None = None,
     mask_var: Mask | Default | None = DEFAULT,
-    copy: bool = False,
     *,
     within: str | None = None,
     missing: bool = False,
@@ -189,43 +153,42 @@ def contrast_input(
     If values may be `missing`, NaN is accepted in matrices that can hold missing values. Warns if
     the values of genes are not logarithms of counts, unless `counts` are wanted.
     """
-    check_writable(adata, copy)
     matrix, features, params = read_matrix(
         adata, layer=layer, mask_var=mask_var, n_comps=n_comps, obsm=obsm, missing=missing
     )
-    params = selection.params | params | storable(within=within)
-    other = of_cells = of_others = None
+    front, back = selection.foreground, selection.background
+    of_cells: dict[str, Labels] = {}
+    strata: dict[str, Labels] = {}
     if within is not None:
-        if isinstance(within, str) and within == selection.params.get("groupby"):
-            raise ValueError(
-                f"within and groupby are both {within!r}: within= names the column of the donors, "
-                "animals or batches, groupby= that of their condition."
-            )
-        of_cells = known_labels(adata, within, "within")
-        _check_levels_on_both_sides(within, of_cells, selection)
-    if selection.other is not None:
-        other = _read_other(adata, selection.other, layer, obsm, features, matrix, missing)
-        if within is not None:
-            of_others = known_labels(selection.other, within, "within")
-        if selection.foreground.all() and _values.are_same_values(matrix, other):
+        check_donor(within, selection.params.get("groupby"), "within")
+        labels = known_labels(adata, within, "within")
+        _check_levels_on_both_sides(within, labels, selection)
+        other = selection.other
+        of_back = labels[back] if other is None else known_labels(other, within, "within")
+        of_cells, strata = {"within": labels}, {"within": labels[front]}
+        strata["background_within"] = of_back
+    if selection.other is None:
+        background = matrix.take(back)
+    else:
+        background = _read_other(adata, selection.other, layer, obsm, features, missing)
+        if front.all() and _values.are_same_values(matrix, background):
             raise ValueError(
                 "background, another AnnData, holds the same cells as adata: there is nothing to "
                 "contrast. Give other cells, or choose the two sets with groupby= and reference=."
             )
     if features is not None and not counts:
-        if other is not None:
-            _values.check_same_scale(matrix, other)
-        _values.warn_of_values(matrix, other)
-    data = ContrastInput(
-        matrix, selection, features, adata.var_names, params, other, copy, of_cells, of_others
-    )
-    n_background = data.sizes["n_background"]
+        _values.warn_of_values(matrix, None if selection.other is None else background)
+    n_background = background.shape[0]
     if n_background < _FEW_CELLS:
         warn(
             f"the background has only {n_background} cells. A covariance of so few cells says "
             "little about what the background has: take more of them."
         )
-    return data
+    params = selection.params | params | storable(within=within)
+    names = adata.var_names
+    return ContrastInput(
+        matrix, matrix.take(front), background, selection, features, names, params, of_cells, strata
+    )
 
 
 def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selection) -> None:
@@ -258,41 +221,98 @@ def _read_other(
     layer: str | None,
     obsm: str | None,
     features: BoolArray | None,
-    matrix: Rows,
     missing: bool,
 ) -> Rows:
     """Return the cells of another AnnData that are the background."""
-    if other.n_obs < 2:
-        raise ValueError(f"background has {other.n_obs} cell(s); a covariance needs at least 2.")
-    try:
-        if features is None:
-            found = embedding(other, str(obsm), owner="background", missing=missing)
-        else:
-            _check_same_genes(adata, other)
-            found = whole_matrix(other, layer, owner="background", missing=missing)
-            found = found.columns(features)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"background, another AnnData: {error}") from None
-    if found.shape[1] != matrix.shape[1]:
-        raise ValueError(
-            f"background.obsm[{obsm!r}] has {found.shape[1]} columns, but adata.obsm[{obsm!r}] "
-            f"has {matrix.shape[1]}: both must be one embedding, fitted to the cells of both."
-        )
+    if features is None:
+        found = embedding(other, str(obsm), owner="background", missing=missing)
+    else:
+        lacking = list(adata.var_names.difference(other.var_names))
+        if not other.var_names.equals(adata.var_names):
+            raise ValueError(
+                f"background, another AnnData, lacks {len(lacking)} of adata's genes "
+                f"({listed(lacking, most=5)}), has further genes, or has another order. Restrict "
+                "both to the genes they share, and give background[:, adata.var_names]."
+            )
+        found = whole_matrix(other, layer, owner="background", missing=missing).columns(features)
     if found.in_memory:
         found.check()
     return found
 
 
-def _check_same_genes(adata: AnnData, other: AnnData) -> None:
-    if other.var_names.equals(adata.var_names):
-        return
-    missing = adata.var_names.difference(other.var_names)
-    if len(missing):
-        raise ValueError(
-            f"it lacks {len(missing)} of adata's genes ({listed(list(missing), most=5)}). "
-            "Restrict both to the genes they share."
-        )
-    raise ValueError(
-        "it has other genes as well, or adata's in another order. Give "
-        "background[:, adata.var_names]."
+def read_matrix(
+    adata: AnnData,
+    *,
+    layer: str | None,
+    mask_var: Mask | Default | None,
+    n_comps: int,
+    obsm: str | None = None,
+    missing: bool = False,
+) -> tuple[Rows, BoolArray | None, dict[str, Any]]:
+    """Return the matrix of all cells and the genes in use, the genes' mask, and the arguments.
+
+    For an embedding the mask is None, and all of its dimensions are in use. Data that are not in
+    memory are not read yet.
+    """
+    check_anndata(adata)
+    features, mask_name, in_use = None, None, f"columns of adata.obsm[{obsm!r}]"
+    if obsm is None:
+        features, mask_name = genes(adata, mask_var)
+        matrix = whole_matrix(adata, layer, missing=missing).columns(features)
+        in_use = "genes in use"
+    elif layer is not None or not (mask_var is DEFAULT or mask_var is None):
+        given = "layer" if layer is not None else "mask_var"
+        raise ValueError(f"got obsm= together with {given}=, which is about genes. Drop one.")
+    else:
+        matrix = embedding(adata, obsm, missing=missing)
+    n_features = matrix.shape[1]
+    reason = f"with {n_features} {in_use}"
+    n_comps = check_count(n_comps, "n_comps", at_most=n_features, reason=reason)
+    if matrix.in_memory:
+        matrix.check()
+    params = storable(
+        n_comps=n_comps, n_features=n_features, layer=layer, mask_var=mask_name, obsm=obsm
     )
+    return matrix, features, params
+
+
+def whole_matrix(
+    adata: AnnData, layer: str | None, *, owner: str = "adata", missing: bool = False
+) -> Rows:
+    """Return all cells and genes of `.X` or a layer; errors call the AnnData `owner`."""
+    if layer is not None and not is_among(layer, adata.layers):
+        raise ValueError(
+            f"layer: {owner}.layers has no {shown(layer)}. "
+            f"Its layers are {listed(list(adata.layers))}."
+        )
+    matrix = adata.X if layer is None else adata.layers[layer]
+    if matrix is None:
+        raise ValueError(f"{owner}.X is None: name the layer to use, layer=...")
+    name = f"{owner}.X" if layer is None else f"{owner}.layers[{layer!r}]"
+    return rows_of(matrix, name, remedy=_REMEDY, missing=missing)
+
+
+def embedding(adata: AnnData, obsm: str, *, owner: str = "adata", missing: bool = False) -> Rows:
+    """Return an entry of `.obsm`; errors call the AnnData `owner`."""
+    if not is_among(obsm, adata.obsm):
+        raise ValueError(f"{owner}.obsm has no {shown(obsm)}; it has {listed(list(adata.obsm))}.")
+    rows = rows_of(adata.obsm[obsm], f"{owner}.obsm[{obsm!r}]", missing=missing)
+    if not rows.in_memory:
+        raise TypeError(
+            f"{rows.name} is {type(adata.obsm[obsm]).__name__} of shape {rows.shape}; "
+            "expected a table in memory, a row for each cell."
+        )
+    return rows.replace(names=None)
+
+
+def centred(
+    values: NDArray[Any], labels: NDArray[np.str_], by: BoolArray | slice = slice(None)
+) -> NDArray[np.floating]:
+    """Subtract each label's mean from its rows; the mean is over the rows in `by`, if given."""
+    found: NDArray[Any] = values.astype(np.float32 if values.dtype == np.float32 else np.float64)
+    known = np.zeros(len(values), dtype=bool)
+    known[by] = True
+    for label in np.unique(labels):
+        here = labels == label
+        found[here] -= values[here & known].mean(axis=0)
+    return found

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from contrast_core._validation import shown
 from contrast_core.feedback import warn
 
-from ._arguments import check_anndata, is_among, is_anndata, listed, quoted, text
+from ._arguments import check_anndata, is_among, listed, text
 
 Level: TypeAlias = str | float | bool
 Levels: TypeAlias = Level | Iterable[Level]
@@ -24,13 +25,10 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 class Default(Enum):
     """Marker for an argument that was not given, if None is a valid value of the argument."""
 
-    value_ = "default"
-
-    def __repr__(self) -> str:
-        return "<default>"
+    DEFAULT = "default"
 
 
-DEFAULT = Default.value_
+DEFAULT = Default.DEFAULT
 _NAN_TEXTS = ("nan", "NaN", "<NA>")
 
 
@@ -57,12 +55,8 @@ def cells(
     """Return the foreground and background cells, by a column and its levels or by two masks."""
     if foreground is None and background is None:
         return _by_level(adata, groupby, reference, groups)
-    by_level = {
-        "groupby": groupby is not None,
-        "reference": reference is not None,
-        "groups": groups is not None,
-    }
-    if given := [name for name, was_given in by_level.items() if was_given]:
+    by_level = {"groupby": groupby, "reference": reference, "groups": groups}
+    if given := [name for name, value in by_level.items() if value is not None]:
         raise ValueError(
             f"got masks (foreground, background) together with {', '.join(given)}. "
             "Choose the cells by one of the two: groupby and reference, or two masks."
@@ -107,16 +101,13 @@ def boolean_mask(
                 "order and with that index, or as an array."
             )
         values = pd.Series(mask)
-    if values.dtype == object and values.dropna().map(lambda one: isinstance(one, bool)).all():
-        values = values.astype("boolean")  # concatenating several AnnData leaves such columns
-    if values.dtype == "boolean":
-        values = values.fillna(False)
-    elif values.dtype != "bool":
+    truths = values.convert_dtypes()  # concatenating several AnnData leaves columns of objects
+    if truths.dtype != "boolean":
         raise TypeError(
             f"{what} has dtype {values.dtype}, but a mask must be boolean. "
             f"Make one by a comparison, such as adata.{axis}[...] == value."
         )
-    selected: BoolArray = values.to_numpy(dtype=bool)
+    selected: BoolArray = truths.fillna(False).to_numpy(dtype=bool)
     if not selected.any():
         raise ValueError(f"{what} selects nothing: no value is True.")
     return selected
@@ -131,25 +122,27 @@ def column(
     """
     if not is_among(name, adata.obs.columns):
         raise ValueError(
-            f"{argument}: adata.obs has no column {quoted(name)}. "
+            f"{argument}: adata.obs has no column {shown(name)}. "
             f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
         )
     column = in_memory(adata.obs, name)
-    check_no_nan_text(column, argument, nan_texts)
     try:
-        column.unique()
+        codes, found = pd.factorize(column)
     except TypeError as error:
         kinds = sorted({type(value).__name__ for value in column})
         raise TypeError(
             f"{argument}: adata.obs[{name!r}] holds {', '.join(kinds)}, which cannot be told "
             "apart; expected text, numbers or categories."
         ) from error
-    if isinstance(column.dtype, pd.CategoricalDtype):  # there are fewer categories than cells
-        levels = np.array([*map(text, column.cat.categories), None], dtype=object)
-        return pd.Series(levels[column.cat.codes.to_numpy()], dtype=object)
-    texts = np.array([text(level) for level in column.array], dtype=object)
-    texts[column.isna().to_numpy()] = None
-    return pd.Series(texts, dtype=object)
+    levels = np.array([*map(text, found.array), None], dtype=object)
+    for word in set(nan_texts).intersection(levels):
+        n_cells = int((levels[codes] == word).sum())
+        raise ValueError(
+            f"{argument}: {n_cells} cells of adata.obs[{name!r}] have the text {word!r}, as "
+            "missing values become by astype(str). Make them missing again: "
+            f"adata.obs[{name!r}] = adata.obs[{name!r}].astype(object).replace({word!r}, None)."
+        )
+    return pd.Series(levels[codes], dtype=object)
 
 
 def in_memory(frame: Any, name: str) -> pd.Series[Any]:
@@ -188,58 +181,39 @@ def known_labels(
     return labels.astype(str)
 
 
-def check_donor(donor: object, groupby: object) -> None:
+def check_donor(donor: object, groupby: object, name: str = "donor") -> None:
     """Raise ValueError if the donors are the conditions."""
     if isinstance(donor, str) and isinstance(groupby, str) and donor == groupby:
         raise ValueError(
-            f"donor and groupby are both {donor!r}: donor= is the column of the animals, cultures "
-            "or people that the cells come from, groupby= that of their condition."
-        )
-
-
-def check_no_nan_text(column: pd.Series[Any], argument: str, texts: Sequence[str]) -> None:
-    """Raise ValueError if missing values were turned into text, which would count as a level."""
-    turned = column.isin(texts).to_numpy(dtype=bool)
-    if turned.any():
-        word = str(column[turned].iloc[0])
-        raise ValueError(
-            f"{argument}: {int(turned.sum())} cells of adata.obs[{column.name!r}] have the text "
-            f"{word!r}, as missing values become by astype(str). Make them missing again: "
-            f"adata.obs[{column.name!r}] = adata.obs[{column.name!r}].astype(object)"
-            f".replace({word!r}, None)."
+            f"{name} and groupby are both {donor!r}: {name}= is the column of the animals, "
+            "cultures or people that the cells come from, groupby= that of their condition."
         )
 
 
 def _by_mask(
     adata: AnnData, foreground: Mask | None, background: Mask | AnnData | None
 ) -> Selection:
-    if is_anndata(background):
-        check_anndata(background, "background")
-        chosen = np.ones(adata.n_obs, dtype=bool)
-        if foreground is not None:
-            chosen = boolean_mask(adata, foreground, axis="obs", argument="foreground")
-        _check_two(chosen, "foreground")
-        named = {"foreground": foreground} if isinstance(foreground, str) else {}
-        return Selection(chosen, np.zeros(adata.n_obs, dtype=bool), named, background)
-    if foreground is None or background is None:
-        missing = "foreground" if foreground is None else "background"
-        raise ValueError(f"{missing} is missing: give both masks, foreground and background.")
     given: dict[str, Any] = {"foreground": foreground, "background": background}
+    if hasattr(background, "obs_names"):
+        check_anndata(background, "background")
+        del given["background"]
+        if foreground is None:
+            given["foreground"] = np.ones(adata.n_obs, dtype=bool)
+    if missing := [name for name, mask in given.items() if mask is None]:
+        raise ValueError(f"{missing[0]} is missing: give both masks, foreground and background.")
     masks = {
         name: boolean_mask(adata, mask, axis="obs", argument=name) for name, mask in given.items()
     }
-    for name, mask in masks.items():
-        _check_two(mask, name)
-    _check_differ(**masks)
     params = {name: mask for name, mask in given.items() if isinstance(mask, str)}
-    return Selection(**masks, params=params)
+    _check_sets(masks)
+    if "background" in masks:
+        return Selection(**masks, params=params)
+    nothing = np.zeros(adata.n_obs, dtype=bool)
+    return Selection(masks["foreground"], nothing, params, cast("AnnData", background))
 
 
 def _by_level(
-    adata: AnnData,
-    groupby: str | None,
-    reference: Levels | None,
-    groups: Levels | None,
+    adata: AnnData, groupby: str | None, reference: Levels | None, groups: Levels | None
 ) -> Selection:
     if groupby is None:
         raise ValueError(
@@ -247,11 +221,7 @@ def _by_level(
             "level that is the background), or the masks foreground= and background=."
         )
     labels = column(adata, groupby, "groupby", nan_texts=_NAN_TEXTS if groups is None else ())
-    levels = list(dict.fromkeys(labels.dropna()))
-    kind = in_memory(adata.obs, groupby).dtype
-    is_categorical = isinstance(kind, pd.CategoricalDtype)
-    categories = [*map(text, kind.categories)] if is_categorical else levels
-    levels = [each for each in categories if each in levels]
+    levels = list(labels.dropna().unique())
     if reference is None:
         raise ValueError(
             f"reference is missing: which level of adata.obs[{groupby!r}] is the background? "
@@ -263,35 +233,24 @@ def _by_level(
         several = isinstance(wanted, Iterable) and not isinstance(wanted, str | bytes)
         given: Any = wanted if several else [wanted]
         asked = list(dict.fromkeys(map(text, given)))
-        if not asked:
+        if unknown := [each for each in asked if each not in levels]:
             raise ValueError(
-                f"{argument} is empty: name levels of adata.obs[{groupby!r}], or leave it out."
+                f"{argument}: no cell has the level {shown(unknown[0])} of adata.obs[{groupby!r}]. "
+                f"The levels with cells are {listed(levels)}."
             )
-        for each in asked:
-            if each not in levels:
-                problem = "is a category without cells" if each in categories else "is not a level"
-                raise ValueError(
-                    f"{argument}: {each!r} {problem} of adata.obs[{groupby!r}]. "
-                    f"The levels with cells are {listed(levels)}."
-                )
         return asked
 
     references = find(reference, "reference")
     named = ", ".join(map(repr, references))
-    chosen = [level for level in levels if level not in references]
-    if groups is not None:
-        chosen = find(groups, "groups")
-    elif not chosen:
-        raise ValueError(
-            f"adata.obs[{groupby!r}] has cells of one level only, the reference {named}: nothing "
-            "is left for the foreground."
-        )
-
+    others = [level for level in levels if level not in references]
+    chosen = others if groups is None else find(groups, "groups")
     in_background = labels.isin(references).to_numpy(dtype=bool)
     in_foreground = labels.isin(chosen).to_numpy(dtype=bool) | in_background
-    _check_two(in_foreground, f"the foreground (adata.obs[{groupby!r}] in groups)")
-    _check_two(in_background, f"the background (adata.obs[{groupby!r}] == {named})")
-    _check_differ(in_foreground, in_background)
+    sets = {
+        f"the foreground (adata.obs[{groupby!r}] in groups)": in_foreground,
+        f"the background (adata.obs[{groupby!r}] == {named})": in_background,
+    }
+    _check_sets(sets)
     texts = np.array(references, dtype=object)
     params = {
         "groupby": groupby,
@@ -301,14 +260,14 @@ def _by_level(
     return Selection(in_foreground, in_background, params)
 
 
-def _check_differ(foreground: BoolArray, background: BoolArray) -> None:
-    if (foreground == background).all():
+def _check_sets(masks: dict[str, BoolArray]) -> None:
+    """Raise ValueError if a set has fewer than two cells, or two sets have the same cells."""
+    for what, mask in masks.items():
+        if mask.sum() < 2:
+            raise ValueError(f"{what} has {mask.sum()} cell(s); a covariance needs at least 2.")
+    first, *others = masks.values()
+    if any((first == other).all() for other in others):
         raise ValueError(
             "foreground and background are the same cells: there is nothing to contrast. The "
             "background is what is to be left out: controls, another condition."
         )
-
-
-def _check_two(mask: BoolArray, what: str) -> None:
-    if mask.sum() < 2:
-        raise ValueError(f"{what} has {mask.sum()} cell; a covariance needs at least 2.")

@@ -40,7 +40,20 @@ def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
         All cells and the genes in use. Data that are not in memory are not checked.
     other
         The cells of another AnnData that are the background.
+
+    Raises
+    ------
+    ValueError
+        If one of two sets holds raw counts and the other does not.
     """
+    if other is not None:
+        values = [first_values(each) for each in (rows, other)]
+        kinds = ["raw counts" if _counts_fault(each) else "no whole numbers" for each in values]
+        if kinds[0] != kinds[1] and all(each.size for each in values):
+            raise ValueError(
+                f"adata holds {kinds[0]} and the background, another AnnData, {kinds[1]}: both "
+                f"must be normalised in the same way. {_ADVICE}"
+            )
     if not rows.in_memory:
         return
     if found := fault(rows):
@@ -67,17 +80,6 @@ def fault(rows: Rows) -> str | None:
             "log-normalised counts: layer=..."
         )
     return None
-
-
-def check_same_scale(rows: Rows, other: Rows) -> None:
-    """Raise ValueError if one of two sets holds raw counts and the other does not."""
-    values = [first_values(each) for each in (rows, other)]
-    kinds = ["raw counts" if _counts_fault(each) else "no whole numbers" for each in values]
-    if kinds[0] != kinds[1] and all(each.size for each in values):
-        raise ValueError(
-            f"adata holds {kinds[0]} and the background, another AnnData, {kinds[1]}: both must "
-            f"be normalised in the same way. {_ADVICE}"
-        )
 
 
 def are_same_values(rows: Rows, other: Rows) -> bool:

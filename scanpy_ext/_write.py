@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from anndata import AnnData
 
-from . import _keys
-from ._arguments import check_anndata, check_flag, is_among
-from ._logging import wrote
+from contrast_core._validation import check_flag
 
-_SLOTS = ("obs", "obsm", "varm", "var", "obsp", "layers")
+from . import _keys
+from ._arguments import check_anndata, is_among
+from ._logging import log_written
+
 _DEFAULT_NAME = re.compile(rf"(X|PCs)_({'|'.join(_keys.METHODS)})(_.*)?")
 _OWN = "slots"  # key in entries of `.uns` from this package, with the names written elsewhere
 
@@ -30,7 +31,7 @@ class Result(NamedTuple):
     slots
         Arrays or tables by slot ("obs", "obsm", "varm", "var", "obsp", "layers") and name.
     adds
-        Whether results that an earlier call wrote under this key are kept.
+        Whether the entry and slots that earlier calls wrote under this key are kept beside it.
     """
 
     key: str
@@ -43,45 +44,62 @@ def write(adata: AnnData, *results: Result, copy: bool) -> AnnData | None:
     """Write finished results into a copy, which is returned, or into `adata` itself.
 
     A view becomes an actual AnnData, with anndata's warning, as in `sc.pp.pca`. Results that an
-    earlier call wrote under the same key are removed.
+    earlier call wrote under the same key are removed, unless the new result adds to them.
 
     Raises
     ------
     ValueError
         If a result would replace something that this package did not write; nothing is written.
     """
-    check_writable(adata, copy)
     for result in results:
-        check_free(adata, result.key, result.slots)
+        check_free(adata, copy, result.key, result.slots)
     target = adata.copy() if copy else adata
     for result in results:
-        before = {} if result.adds else _written(target.uns.get(result.key))
-        for slot, names in before.items():
-            for name in names:
-                if name in getattr(target, slot):
-                    del getattr(target, slot)[name]
+        before = target.uns.get(result.key, {})
+        written = _written(before)
+        if not result.adds:
+            for slot, names in written.items():
+                for name in names:
+                    if name in getattr(target, slot):
+                        del getattr(target, slot)[name]
+            before, written = {}, {}
         # Slots are looked up again each time, because the first entry makes a view a new object.
         for slot, entries in result.slots.items():
             for name, values in entries.items():
                 getattr(target, slot)[name] = values
-            wrote(slot, entries)
-        slots = {slot: list(entries) for slot, entries in result.slots.items() if entries}
-        if result.adds:
-            for slot, names in _written(target.uns.get(result.key)).items():
-                slots[slot] = list(dict.fromkeys([*names, *slots.get(slot, [])]))
-        own = {slot: np.array(names, dtype=object) for slot, names in slots.items()}
-        target.uns[result.key] = dict(result.entry) | {_OWN: own}
-        wrote("uns", [result.key])
+            written[slot] = list(dict.fromkeys([*written.get(slot, []), *entries]))
+        own = {slot: np.array(names, dtype=object) for slot, names in written.items() if names}
+        target.uns[result.key] = dict(before) | dict(result.entry) | {_OWN: own}
+        log_written({**result.slots, "uns": [result.key]})
     return target if copy else None
 
 
-def check_free(adata: AnnData, key: str, slots: Mapping[str, Any]) -> None:
-    """Raise ValueError if a result would replace a value that this package did not write.
+def check_free(adata: AnnData, copy: bool, key: str, slots: Mapping[str, Any]) -> None:
+    """Check that a result can be written into an AnnData, in place or into a copy.
 
     The default names of a method, such as `X_cpca`, may always be replaced: they can be left
     without an entry in `.uns`, because `anndata.concat` drops `.uns`.
+
+    Raises
+    ------
+    TypeError
+        If `adata` is not an AnnData, or `copy` is neither True nor False.
+    ValueError
+        If `adata` is backed and `copy` is True, if it is a view of a backed AnnData, or if the
+        result would replace a value that this package did not write.
     """
     check_anndata(adata)
+    check_flag(copy, "copy")
+    if adata.isbacked and copy:
+        raise ValueError(
+            "copy=True: a backed AnnData cannot be copied in memory. Leave copy out: results are "
+            "kept in memory beside the file, which stays as it is."
+        )
+    if adata.isbacked and adata.is_view:
+        raise ValueError(
+            "adata is a view of a backed AnnData, which takes no results. Choose the cells by "
+            "masks instead, or load the view first with adata.to_memory()."
+        )
     entry = adata.uns.get(key)
     taken = [f"uns[{key!r}]"] if entry is not None and not is_own(entry) else []
     for slot, names in slots.items():
@@ -99,14 +117,13 @@ def check_free(adata: AnnData, key: str, slots: Mapping[str, Any]) -> None:
         )
 
 
-def reserve(adata: AnnData, method: str, key_added: str | None) -> _keys.Keys:
+def reserve(adata: AnnData, copy: bool, method: str, key_added: str | None) -> _keys.Keys:
     """Return the slots of a method's result, checked before anything is computed.
 
-    Raises ValueError if one of them is taken, or `key_added` is not a valid name.
+    Raises errors as `check_free` does, and ValueError if `key_added` is not a valid name.
     """
-    check_anndata(adata)
-    keys = _keys.keys_of(method, key_added)
-    check_free(adata, keys.uns, {"obsm": [keys.obsm], "varm": [keys.varm, keys.fit]})
+    keys = _keys.new_keys(method, key_added)
+    check_free(adata, copy, keys.uns, {"obsm": [keys.obsm], "varm": [keys.varm, keys.fit]})
     return keys
 
 
@@ -115,40 +132,7 @@ def is_own(entry: object) -> bool:
     return isinstance(entry, Mapping) and _OWN in entry
 
 
-def _written(entry: object) -> dict[str, list[str]]:
+def _written(entry: Any) -> dict[str, list[str]]:
     """Return, for each slot, the names that were written together with an entry of `.uns`."""
-    if not is_own(entry):
-        return {}
-    own: Mapping[str, Any] = entry[_OWN]  # type: ignore[index]
-    return {slot: [str(name) for name in np.ravel(own[slot])] for slot in _SLOTS if slot in own}
-
-
-def storable(**arguments: Any) -> dict[str, Any]:
-    """Return the arguments that an h5ad or zarr file can hold: those that are not None."""
-    return {name: value for name, value in arguments.items() if value is not None}
-
-
-def check_writable(adata: AnnData, copy: bool) -> None:
-    """Check that results can be written into an AnnData, in place or into a copy.
-
-    Raises
-    ------
-    TypeError
-        If `adata` is not an AnnData, or `copy` is neither True nor False.
-    ValueError
-        If `adata` is backed and `copy` is True, or if it is a view of a backed AnnData.
-    """
-    check_anndata(adata)
-    check_flag(copy, "copy")
-    if not adata.isbacked:
-        return
-    if copy:
-        raise ValueError(
-            "copy=True: a backed AnnData cannot be copied in memory. Leave copy out: results are "
-            "kept in memory beside the file, which stays as it is."
-        )
-    if adata.is_view:
-        raise ValueError(
-            "adata is a view of a backed AnnData, which takes no results. Choose the cells by "
-            "masks instead, or load the view first with adata.to_memory()."
-        )
+    own = entry[_OWN] if is_own(entry) else {}
+    return {slot: [str(name) for name in np.ravel(names)] for slot, names in own.items()}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 
-from ._arguments import check_component, check_count, check_flag
-from ._loadings import loadings_of
+from contrast_core._validation import check_count, check_flag, shown
+
+from . import _keys
+from ._arguments import listed, text
 from ._mixing import mixing_report
-from ._result import stored_result
+from ._stored import stored_result
 
 __all__ = ["contrasts", "loadings", "mixing_report", "top_genes"]
 
@@ -120,11 +123,27 @@ def loadings(
     >>> cx.get.loadings(adata).shape, cx.get.loadings(adata, tidy=True).columns.to_list()
     ((3, 2), ['gene', 'component', 'loading'])
     """
-    table = loadings_of(adata, key, level)
+    result = stored_result(adata, key, "tl with loadings", "params")
+    sets = _sets(adata, _keys.keys_of(key), result)
+    chosen = None if level is None else text(level)
+    if chosen not in sets:
+        named = [each for each in sets if each is not None]
+        what = f"it has {listed(named)}" if named else "it has one set of loadings: leave level out"
+        raise ValueError(f"level={shown(level)} of adata.uns[{key!r}]: {what}.")
+    table, names = sets[chosen], list(adata.var_names)
+    if table is None:
+        raise ValueError(
+            f"adata.uns[{key!r}] has no loadings in adata.varm, which has "
+            f"{listed(list(adata.varm))}. A kernel has none."
+        )
+    if "obsm" in result["params"]:
+        names = _keys.dimensions(str(result["params"]["obsm"]), len(table))
+    columns = pd.RangeIndex(1, np.shape(table)[1] + 1, name="component")
+    found = pd.DataFrame(np.asarray(table), pd.Index(names), columns)
     if not check_flag(tidy, "tidy"):
-        return table
-    table = table.rename_axis("gene")
-    return table.melt(value_name="loading", ignore_index=False).reset_index()
+        return found
+    found = found.rename_axis("gene")
+    return found.melt(value_name="loading", ignore_index=False).reset_index()
 
 
 def top_genes(
@@ -184,11 +203,12 @@ def top_genes(
     >>> cx.get.top_genes(adata, n=1).index.to_list()
     ['c']
     """
-    table = loadings_of(adata, key, level)
+    table = loadings(adata, key=key, level=level)
     if n is not None:
         n = min(check_count(n, "n"), len(table))
     if component is not None:
-        return _top(table[check_component(component, table.shape[1])], n)
+        component = check_count(component, "component", at_most=table.shape[1])
+        return _top(table[component], n)
     parts = {number: _top(table[number], n) for number in table}
     for number, part in parts.items():
         part.insert(0, "component", number)
@@ -203,3 +223,19 @@ def _top(loading: pd.Series[Any], n: int | None) -> pd.DataFrame:
     genes["weight"] = (genes["loading"] / genes["loading"].abs().max()) ** 2
     genes["rank"] = genes.groupby(genes["loading"] > 0).cumcount() + 1
     return genes.iloc[:n]
+
+
+def _sets(adata: AnnData, keys: _keys.Keys, result: Mapping[str, Any]) -> dict[str | None, Any]:
+    """Return every set of loadings by its level, with None for a set that is missing.
+
+    If a result has one set only, its level is None.
+    """
+    stored = result.get("loadings")  # present only for the dimensions of an embedding
+    if "representatives" in result:
+        numbers = range(len(result["representatives"]))
+        if stored is not None:
+            return {str(i): stored[i] for i in numbers}
+        return {str(i): adata.varm.get(keys.part(i).varm) for i in numbers}
+    found: dict[str | None, Any] = {None: adata.varm.get(keys.varm) if stored is None else stored}
+    shared = adata.varm.get(keys.part("shared").varm)
+    return found if shared is None else found | {"shared": shared}

@@ -7,11 +7,11 @@ from typing import Literal, cast
 import numpy as np
 from anndata import AnnData
 
+from contrast_core._validation import check_count
 from contrast_core.feedback import warn
 from contrast_core.moments import FeatureMoments, split_feature_moments
 
-from . import _keys, _matrix, _pairs, _select, _values, _write
-from ._arguments import check_count
+from . import _keys, _pairs, _read, _select, _values, _write
 from ._check import contrast_check
 from ._docs import documented
 
@@ -87,15 +87,14 @@ def genes_by_variance(
     >>> adata.var["most_variable"].to_list()
     [False, True, False, True]
     """
-    _write.check_writable(adata, copy)
     _keys.checked(key_added)
     names = [key_added, f"{key_added}_variance"]
-    _write.check_free(adata, "genes_by_variance", {"var": names})
+    _write.check_free(adata, copy, "genes_by_variance", {"var": names})
     n_top_genes = check_count(n_top_genes, "n_top_genes")
     mask = np.ones(adata.n_obs, dtype=bool)
     if cells is not None:
         mask = _select.boolean_mask(adata, cells, axis="obs", argument="cells")
-    rows = _matrix.whole_matrix(adata, layer)
+    rows = _read.whole_matrix(adata, layer)
     if rows.in_memory:
         rows.check()
         _values.warn_of_values(rows)
@@ -116,7 +115,7 @@ def genes_by_variance(
                 f"adata.var[{default!r}], the genes that are used by default. Responses of these "
                 f"genes to a condition would be lost. Give mask_var={key_added!r}."
             )
-    entry = dict(adata.uns.get("genes_by_variance", {})) | {key_added: {"n_top_genes": n_top_genes}}
+    entry = {key_added: {"n_top_genes": n_top_genes}}
     slots = {"var": dict(zip(names, (chosen, variance), strict=True))}
     result = _write.Result("genes_by_variance", entry, slots, adds=True)
     return _write.write(adata, result, copy=copy)
@@ -247,9 +246,8 @@ def match_pairs(
     >>> adata.obsp["pairs"].nnz == adata.uns["pairs"]["n_pairs"]
     True
     """
-    _write.check_writable(adata, copy)
     _keys.checked(key_added)
-    matrix, _, params = _matrix.read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
+    matrix, _, params = _read.read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
     options = {
         "cell_type": cell_type,
         "method": method,
@@ -259,5 +257,7 @@ def match_pairs(
         "n_comps": n_comps,
         "random_state": random_state,
     }
-    pairs = _pairs.find(adata, matrix, groupby, reference, donor, key_added, params, **options)
+    pairs = _pairs.find(
+        adata, copy, matrix, groupby, reference, donor, key_added, params, **options
+    )
     return _write.write(adata, cast("_write.Result", pairs.result), copy=copy)

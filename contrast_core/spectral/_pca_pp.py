@@ -339,8 +339,8 @@ def _warn_of_weak_results(
     if eigenvalues[0] < _GOOD_PAIRS:
         warn(
             f"the leading generalised eigenvalue is {eigenvalues[0]:.2g}; good pairs give one near "
-            "1, unrelated rows one of about 0.3 or less. Check that row i of X and row i of "
-            "positive show the same thing.",
+            "1, unrelated rows one of about 0.3 or less. Check that the two rows of each pair show "
+            "the same thing; for cells, check donors, conditions and genes.",
         )
     elif not detectable.all():
         warn(

@@ -1,9 +1,8 @@
 """Plot results of `scanpy_ext.tl` and `scanpy_ext.pp`, with the same names as the functions."""
 
 from ._contrast_check import contrast_check
-from ._contrast_curve import contrast_curve
 from ._contrasts import contrasts
-from ._cpca_path import cpca_path
+from ._cpca_path import contrast_curve, cpca_path
 from ._cvae import cvae
 from ._loadings import loadings
 from ._match_pairs import match_pairs

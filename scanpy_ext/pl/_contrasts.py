@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from anndata import AnnData
 
+from contrast_core._validation import check_count
+
 from .. import _keys
-from .._arguments import check_count
 from .._docs import documented
 from ..get import contrasts as contrasts_table
 from ._figure import AxesGiven, Drawn, Save, drawing, few_log_ticks, room

@@ -1,4 +1,4 @@
-"""Plot the embeddings at the representative contrast strengths of a path."""
+"""Plot a path of contrast strengths: its representative embeddings, and its variances."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import scanpy as sc
 from anndata import AnnData
 from matplotlib.axes import Axes
 
+from contrast_core._validation import check_count, shown
+
 from .. import _keys
-from .._arguments import is_among, listed, quoted
+from .._arguments import is_among, listed
 from .._docs import documented
-from .._result import stored_result
-from ._figure import FLOOR, AxesGiven, Drawn, Save, chosen_components, drawing, titled
+from .._stored import stored_result
+from ._figure import FLOOR, AxesGiven, Drawn, Save, chosen_components, drawing, few_log_ticks
 
 
 @documented
@@ -64,7 +66,7 @@ def cpca_path(
         If there is no result of `scanpy_ext.tl.cpca_path` under `key`, or no such `color`.
     """
     result = stored_result(adata, key, "tl.cpca_path", "alphas")
-    keys = _keys.stored_keys(key)
+    keys = _keys.keys_of(key)
     alphas = np.asarray(result["alphas"])[np.asarray(result["representatives"])]
     colors: list[Any] = [color]
     if isinstance(color, Iterable) and not isinstance(color, str):
@@ -74,19 +76,19 @@ def cpca_path(
     for name in colors:
         if name is not None and not any(is_among(name, n) for n in (adata.obs, adata.var_names)):
             raise ValueError(
-                f"color: {quoted(name)} is neither a gene nor a column of adata.obs. "
+                f"color: {shown(name)} is neither a gene nor a column of adata.obs. "
                 f"Its columns are {listed([str(column) for column in adata.obs.columns])}."
             )
 
     tables = [np.asarray(adata.obsm[keys.part(i).obsm]) for i in range(len(alphas))]
     chosen = chosen_components(components, tables[0].shape[1])
     if len(chosen) != 2:
-        raise ValueError(f"components={quoted(components)}: expected two, one for each axis.")
+        raise ValueError(f"components={shown(components)}: expected two, one for each axis.")
     columns = np.array(chosen) - 1
     spans = [np.ptp(table[:, columns], axis=0).max() for table in tables]
     floor = FLOOR * float(max(spans))
     bases = [
-        (keys.part(i).obsm, titled(alpha) if alpha else "PCA (alpha = 0)")
+        (keys.part(i).obsm, _titled(alpha) if alpha else "PCA (alpha = 0)")
         for i, (alpha, span) in enumerate(zip(alphas, spans, strict=True))
         if span >= floor
     ]
@@ -121,3 +123,86 @@ def _widen(ax: Axes, floor: float) -> None:
         if high - low < floor:
             middle = (low + high) / 2
             put(middle - floor / 2, middle + floor / 2)
+
+
+@documented
+def contrast_curve(
+    adata: AnnData,
+    *,
+    component: int | None = None,
+    key: str = "cpca_path",
+    ax: AxesGiven = None,
+    figsize: tuple[float, float] | None = None,
+    show: bool | None = None,
+    save: Save = None,
+    return_fig: bool = False,
+) -> Drawn:
+    """Plot the variance of the foreground against that of the background, over the strengths.
+
+    There is a dot for each strength of `scanpy_ext.tl.cpca_path`, and the representatives are
+    labelled. PCA of the foreground is at the top right. A stronger contrast has less background
+    variance, and also less foreground variance. At the best strengths, the background variance has
+    fallen and the foreground variance has not.
+
+    Parameters
+    ----------
+    adata
+        Annotated data matrix on which `scanpy_ext.tl.cpca_path` was run.
+    component
+        A component, counted from 1. By default, the variances are summed over all components.
+    key
+        Name of the result in `.uns`: the name of the function, or the given `key_added`.
+    {FIGURE}
+
+    Returns
+    -------
+    A list with the axes if `show=False` or with `ax`, the figure if
+    `return_fig=True`, else `None`.
+
+    Raises
+    ------
+    ValueError
+        If there is no result of `scanpy_ext.tl.cpca_path` under `key`, or no such component.
+    """
+    result = stored_result(adata, key, "tl.cpca_path", "alphas")
+    n_components = np.shape(result["foreground_variance"])[1]
+    if component is not None:
+        component = check_count(component, "component", at_most=n_components)
+    columns = slice(None) if component is None else slice(component - 1, component)
+    foreground, background = (
+        np.asarray(result[f"{side}_variance"])[:, columns].sum(axis=1)
+        for side in ("foreground", "background")
+    )
+    # Variances below the floor are rounding errors. Their logarithms would stretch the axis.
+    background = np.maximum(background, FLOOR**2 * background.max())
+    with drawing("contrast_curve", (1, 1), (4.2, 3.4), ax, figsize, show, save, return_fig) as plot:
+        [panel] = plot.axes
+        panel.plot(background, foreground, ".-", color="0.6", zorder=1)
+        for i in np.asarray(result["representatives"]):
+            panel.plot(background[i], foreground[i], "o", color="tab:red", zorder=2)
+            alpha = np.asarray(result["alphas"])[i]
+            panel.annotate(
+                _titled(alpha),
+                (background[i], foreground[i]),
+                xytext=(6, -3) if alpha else (-6, 3),  # keeps the labels of PCA and the next apart
+                textcoords="offset points",
+                ha="left" if alpha else "right",
+                va="top" if alpha else "bottom",
+                fontsize="small",
+            )
+        what = "all components" if component is None else f"component {component}"
+        panel.set(
+            xscale="log",
+            xlabel="variance of the background",
+            ylabel="variance of the foreground",
+            title=what,
+        )
+        panel.margins(x=0.2, y=0.1)
+        panel.autoscale_view()
+        few_log_ticks(panel.xaxis)
+    return plot.result
+
+
+def _titled(alpha: float) -> str:
+    """Return a title that shows a contrast strength."""
+    return f"alpha = {float(f'{alpha:.3g}'):g}"  # 1000 rather than 1e+03

@@ -6,7 +6,7 @@ import numpy as np
 from anndata import AnnData
 
 from .._docs import documented
-from .._result import stored_result
+from .._stored import stored_result
 from ._figure import AxesGiven, Drawn, Save, drawing
 
 

@@ -17,7 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from .._arguments import check_component, quoted
+from contrast_core._validation import check_count, check_number, numbers_of, shown
 
 AxesGiven: TypeAlias = Axes | Sequence[Axes] | None
 Save: TypeAlias = str | PathLike[str] | bool | None
@@ -78,7 +78,7 @@ def drawing(
         If there are not as many axes as panels, or `figsize` is not a pair of positive numbers.
     """
     if not (save is None or isinstance(save, str | PathLike | bool)):
-        raise TypeError(f"save={quoted(save)}: expected the path of a file, or True.")
+        raise TypeError(f"save={shown(save)}: expected the path of a file, or True.")
     plot = Plot(*_panels(shape, size, ax, figsize))
     try:
         yield plot
@@ -120,7 +120,12 @@ def _panels(
                 "give as many axes, such as those of plt.subplots."
             )
         return axes[0].figure, axes
-    _check_size(figsize)
+    if figsize is not None:
+        sides = numbers_of(figsize, "figsize")
+        if len(sides) != 2:
+            raise ValueError(f"figsize={shown(figsize)}: expected a width and a height in inches.")
+        for side in sides:
+            check_number(side, "figsize", above=0)
     font = max(1.0, float(plt.rcParams["font.size"]) / _FONT_SIZE)
     whole = font * (size[0] * n_columns + 0.8), font * size[1] * n_rows
     figure, axes = plt.subplots(
@@ -131,26 +136,6 @@ def _panels(
         squeeze=False,
     )
     return figure, axes
-
-
-def _check_size(figsize: object) -> None:
-    """Raise ValueError if `figsize` is not a pair of positive numbers."""
-    if figsize is None:
-        return
-    try:
-        size = np.asarray(figsize, dtype=float)
-    except (TypeError, ValueError):
-        size = np.zeros(0)
-    if size.shape != (2,) or not (np.isfinite(size) & (size > 0)).all():
-        raise ValueError(
-            f"figsize={quoted(figsize)}: expected width and height in inches, such as (6, 4)."
-        )
-
-
-def grid(n_panels: int, widest: int) -> tuple[int, int]:
-    """Return the numbers of rows and columns of panels, with at most `widest` in a row."""
-    n_rows = -(-n_panels // widest)
-    return n_rows, -(-n_panels // n_rows)
 
 
 def room(names: Iterable[object], letters: int = 14) -> float:
@@ -214,12 +199,7 @@ def chosen_components(components: object, n_components: int) -> list[int]:
         asked = [int(part) if part.isdecimal() else part for part in parts]
     elif not isinstance(asked, Iterable):
         asked = [asked]
-    found = [check_component(component, n_components, "components") for component in asked]
+    found = [check_count(component, "components", at_most=n_components) for component in asked]
     if not found:
         raise ValueError(f"components is empty: expected numbers from 1 to {n_components}.")
     return found
-
-
-def titled(alpha: float) -> str:
-    """Return a title that shows a contrast strength."""
-    return f"alpha = {float(f'{alpha:.3g}'):g}"  # 1000 rather than 1e+03

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from anndata import AnnData
 
-from .._arguments import check_count
+from contrast_core._validation import check_count
+
 from .._docs import documented
-from .._loadings import loadings_of
-from ._figure import AxesGiven, Drawn, Save, chosen_components, drawing, grid, room
+from ..get import loadings as loadings_table
+from ._figure import AxesGiven, Drawn, Save, chosen_components, drawing, room
 
 _WIDE = 5  # largest number of panels in a row
 
@@ -58,7 +59,7 @@ def loadings(
     ValueError
         If there is no such result or level, or a component is not among its loadings.
     """
-    table = loadings_of(adata, key, level)
+    table = loadings_table(adata, key=key, level=level)
     n_components = table.shape[1]
     if components is None:
         components = range(1, min(n_components, 3) + 1)
@@ -67,7 +68,8 @@ def loadings(
 
     names = table.index.to_numpy()
     size = (2.8 + room(names), 0.6 + 0.19 * n_points)
-    shape = grid(len(components), _WIDE) if ax is None else (1, len(components))
+    n_rows = -(-len(components) // _WIDE) if ax is None else 1
+    shape = n_rows, -(-len(components) // n_rows)
     with drawing("loadings", shape, size, ax, figsize, show, save, return_fig) as plot:
         for empty in plot.axes[len(components) :]:
             empty.remove()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from anndata import AnnData
-from numpy.typing import NDArray
 
 from .. import _keys
-from .._arguments import text
 from .._docs import documented
-from .._result import stored_result
+from .._select import column
+from .._stored import stored_result
 from ._figure import AxesGiven, Drawn, Save, drawing, legend_below, room
 
 
@@ -73,24 +70,18 @@ def match_pairs(
             coverage.barh(spot + offset, values, height=0.4, color=color, label=label)
         coverage.set(xlim=(0, 1), xlabel="fraction of cells in a pair", title="coverage")
         legend_below(coverage, ax)
-        for panel in (counts, coverage):
-            panel.set_yticks(spot, names)
-            panel.set_ylim(len(names) - 0.5, -0.5)
 
         stored = adata.obsp[slot].tocsr()
-        owner = _owners(adata, result["params"].get("donor"))
+        donor = result["params"].get("donor")
+        owner = np.full(adata.n_obs, "all cells", dtype=object)
+        if donor in adata.obs:
+            owner = column(adata, donor, "donor").to_numpy()
         of_donors = [stored[np.flatnonzero(owner == name)].data for name in table.index]
         boxes = {"whis": (5, 95), "showfliers": False, "widths": 0.6}
         distances.boxplot(of_donors, positions=spot, orientation="horizontal", **boxes)
         distances.set(title=f"median distance {result['median_distance']:.3g}")
         distances.set(xlabel="distance of a pair")
-        distances.set_yticks(spot, names)
-        distances.set_ylim(len(names) - 0.5, -0.5)
+        for panel in plot.axes:
+            panel.set_yticks(spot, names)
+            panel.set_ylim(len(names) - 0.5, -0.5)
     return plot.result
-
-
-def _owners(adata: AnnData, donor: str | None) -> NDArray[Any]:
-    """Return the donor of each cell as a string; without a column, all cells get the same name."""
-    if donor is None or donor not in adata.obs.columns:
-        return np.full(adata.n_obs, "all cells", dtype=object)
-    return np.array([text(value) for value in adata.obs[donor].to_numpy()], dtype=object)

@@ -1,18 +1,13 @@
 """Tools: compute a contrast and write it into the AnnData."""
 
-from ._clvm import clvm
-from ._contrasts import contrasts
-from ._cpca import cpca
 from ._cpca_path import cpca_path
-from ._cpca_star import cpca_star
-from ._cvae import cvae
-from ._denoise import denoise
-from ._impute import impute
 from ._kernel_cpca import kernel_cpca
+from ._latent import clvm, cvae
+from ._layers import denoise, impute
+from ._linear import cpca, cpca_star, pcpca
 from ._pca_pp import pca_plus, pca_pp
-from ._pcpca import pcpca
 from ._project import project
-from ._response import response
+from ._responses import contrasts, response
 from ._significance import significance
 
 __all__ = [

@@ -122,9 +122,9 @@ def cpca_path(
     >>> sorted(adata.obsm)
     ['X_cpca_path_0', 'X_cpca_path_1', 'X_cpca_path_2']
     """
-    keys = _write.reserve(adata, "cpca_path", key_added)
+    keys = _write.reserve(adata, copy, "cpca_path", key_added)
     selection = cells(adata, groupby, reference, groups, foreground, background)
-    data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy, within=within)
+    data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, within=within)
     path = contrast_path(
         data.foreground,
         background=data.background,

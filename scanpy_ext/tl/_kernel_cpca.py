@@ -11,7 +11,7 @@ from contrast_core.moments import FeatureMoments
 from contrast_core.spectral import Kernel
 
 from .. import _write
-from .._arguments import is_among
+from .._arguments import is_among, storable
 from .._docs import documented
 from .._read import contrast_input
 from .._select import DEFAULT, Default, Levels, Mask, cells
@@ -107,10 +107,10 @@ def kernel_cpca(
     >>> adata.obsm["X_kernel_cpca"].shape
     (60, 2)
     """
-    keys = _write.reserve(adata, "kernel_cpca", key_added)
+    keys = _write.reserve(adata, copy, "kernel_cpca", key_added)
     selection = cells(adata, groupby, reference, groups, foreground, background)
-    data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy)
-    foreground, background = data.loaded()
+    data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var)
+    foreground, background = data.foreground.load(), data.background.load()
     if kernel_gamma is None:
         kernel_gamma = (
             1.0 if is_among(kernel, {"chi2", "additive_chi2"}) else _scale(foreground, background)
@@ -119,7 +119,7 @@ def kernel_cpca(
     model.fit(foreground, background=background)
     named = kernel if isinstance(kernel, str) else None
     entry = {
-        "params": data.params | _write.storable(alpha=alpha, kernel=named),
+        "params": data.params | storable(alpha=alpha, kernel=named),
         "alpha": float(model.alpha_),
         "kernel_gamma": float(kernel_gamma),
         "contrastive_eigenvalues": model.contrastive_eigenvalues_,

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import numpy as np
 from anndata import AnnData
-from numpy.typing import NDArray
 
-from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus
-from contrast_core.feedback import warn
+from contrast_core import PCAPlus, PCAPlusPlus
+from contrast_core._validation import check_flag
+from contrast_core.feedback import muted
 from contrast_core.pairing import scaled_features
 from contrast_core.rows import load_into_memory
 
-from .. import _keys, _matrix, _pairs, _select, _values, _write
-from .._arguments import check_flag
+from .. import _keys, _pairs, _read, _select, _values, _write
+from .._arguments import storable
 from .._docs import documented
-from .._fitted import fit_table
-from .._read import on_all_genes
-
-_GOOD_PAIRS = 0.5  # the leading eigenvalue is near 1 with good pairs, about 0.3 with random ones
+from .._stored import fit_table
 
 
 @documented
@@ -146,39 +141,22 @@ def pca_pp(
     >>> adata.obsm["X_pca_pp"].shape, adata.varm["PCs_pca_pp"].shape
     ((200, 2), (12, 2))
     """
-    _write.check_writable(adata, copy)
-    keys = _write.reserve(adata, "pca_pp", key_added)
-    data = _read(adata, groupby, reference, donor, pairs, n_comps, scale, layer, mask_var)
     model = PCAPlusPlus(
         n_comps, truncation=truncation, exchangeable=exchangeable, weighted=weighted
     )
-    with warnings.catch_warnings():
-        # Weak components are harmless when weighted by lambda. A warning about pairs follows below.
-        warnings.filterwarnings("ignore", r"\d+ of \d+ components are too weak", ContrastWarning)
-        warnings.filterwarnings("ignore", "the leading generalised eigenv", ContrastWarning)
-        model.fit(data.rows, positive=data.positive, n_effective=data.pairs.n_effective)
-    leading = float(model.generalized_eigenvalues_[0])
-    if leading < _GOOD_PAIRS:
-        warn(
-            f"the leading lambda is {leading:.2g}: paired cells hardly agree. Good pairs give "
-            "values near 1, random ones about 0.3. Look at scanpy_ext.pl.match_pairs, and check "
-            "the donors and conditions, and which genes are used.",
-        )
-    return data.write(
+    return _fitted(
         adata,
-        keys,
+        "pca_pp",
         model,
-        loadings=model.patterns_,
-        filters=model.projection_.T,
-        entry={
-            "eigenvalues": model.generalized_eigenvalues_,
-            "detectable": model.detectable_,
-            "truncation": int(model.truncation_),
-            "params": _write.storable(
-                truncation=truncation, exchangeable=exchangeable, weighted=weighted
-            ),
-        },
-        copy=copy,
+        groupby,
+        reference,
+        donor,
+        pairs,
+        scale,
+        layer,
+        mask_var,
+        key_added,
+        copy,
     )
 
 
@@ -282,97 +260,48 @@ def pca_plus(
     >>> adata.obsm["X_pca_plus"].shape
     (200, 2)
     """
-    _write.check_writable(adata, copy)
-    keys = _write.reserve(adata, "pca_plus", key_added)
-    data = _read(adata, groupby, reference, donor, pairs, n_comps, scale, layer, mask_var)
-    model = PCAPlus(n_comps, exchangeable=exchangeable).fit(data.rows, positive=data.positive)
-    return data.write(
+    model = PCAPlus(n_comps, exchangeable=exchangeable)
+    return _fitted(
         adata,
-        keys,
+        "pca_plus",
         model,
-        loadings=model.components_,
-        filters=model.components_,
-        entry={"eigenvalues": model.alignment_, "params": {"exchangeable": exchangeable}},
-        copy=copy,
+        groupby,
+        reference,
+        donor,
+        pairs,
+        scale,
+        layer,
+        mask_var,
+        key_added,
+        copy,
     )
 
 
-@dataclass(frozen=True)
-class _Cells:
-    """All cells with scaled genes, the caps and factors of the scaling, and the pairs of cells."""
-
-    matrix: Any
-    cap: NDArray[np.floating]
-    scale: NDArray[np.floating]
-    pairs: _pairs.Pairs
-    features: _select.BoolArray
-    params: dict[str, Any]
-    dtype: np.dtype[Any]
-
-    @property
-    def rows(self) -> Any:
-        """The stimulated cells of the pairs, (n_pairs, n_features)."""
-        return self.matrix[self.pairs.stimulated]
-
-    @property
-    def positive(self) -> Any:
-        """The control cells of the pairs, (n_pairs, n_features)."""
-        return self.matrix[self.pairs.control]
-
-    def write(
-        self,
-        adata: AnnData,
-        keys: _keys.Keys,
-        model: PCAPlus | PCAPlusPlus,
-        *,
-        loadings: NDArray[np.floating],
-        filters: NDArray[np.floating],
-        entry: dict[str, Any],
-        copy: bool,
-    ) -> AnnData | None:
-        """Embed all cells and write; loadings and filters (k, n_features) are of scaled genes."""
-        table = fit_table(
-            adata.var_names,
-            self.features,
-            (filters * self.scale).T,
-            mean=np.divide(
-                model.mean_, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0
-            ),
-            cap=self.cap,
-        )
-        entry |= {"n_pairs": len(self.pairs.control), "n_effective": self.pairs.n_effective}
-        entry["params"] = self.params | entry["params"]
-        slots = {
-            "obsm": {keys.obsm: np.asarray(model.transform(self.matrix), self.dtype)},
-            "varm": {keys.varm: on_all_genes(loadings.T, self.features), keys.fit: table},
-        }
-        found = [] if self.pairs.result is None else [self.pairs.result]
-        return _write.write(adata, *found, _write.Result(keys.uns, entry, slots), copy=copy)
-
-
-def _read(
+def _fitted(
     adata: AnnData,
+    method: str,
+    model: PCAPlus | PCAPlusPlus,
     groupby: str | None,
     reference: _select.Level | None,
     donor: str | None,
     key: str | None,
-    n_comps: int,
     scale: bool,
     layer: str | None,
     mask_var: _select.Mask | _select.Default | None,
-) -> _Cells:
-    """Read the cells and stored pairs, or find new pairs if a condition is given."""
+    key_added: str | None,
+    copy: bool,
+) -> AnnData | None:
+    """Find or read the pairs, fit the model to them, embed all cells, and write the result."""
+    keys = _write.reserve(adata, copy, method, key_added)
     check_flag(scale, "scale")
-    matrix, features, params = _matrix.read_matrix(
-        adata, layer=layer, mask_var=mask_var, n_comps=n_comps
-    )
+    n_comps = model.n_components
+    matrix, mask, params = _read.read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
+    features = cast("_select.BoolArray", mask)  # None for an embedding only
     if groupby is None and (reference is not None or donor is not None):
         raise ValueError(
             "groupby is missing: give groupby= and reference= (and donor=) to find pairs, or none "
             "of them to use stored pairs."
         )
-    if groupby is not None and reference is None:
-        raise ValueError(f"reference is missing: which level of {groupby!r} is the control?")
     key = "pairs" if key is None else _keys.checked(key, "pairs")
     if groupby is None:
         pairs = _pairs.stored(adata, key)
@@ -380,14 +309,39 @@ def _read(
         _values.warn_of_counts(matrix)
     else:
         matrix = load_into_memory(matrix)
-        n_basis = min(_pairs.DEFAULTS["n_comps"], matrix.shape[1])
-        found = adata, matrix, groupby, reference, donor
-        pairs = _pairs.find(*found, key, params, n_comps=n_basis)
+        pairs = _pairs.find(adata, copy, matrix, groupby, reference, donor, key, params)
     if scale:
-        values, cap, each = scaled_features(matrix)
+        values, cap, factors = scaled_features(matrix)
     else:
         n_features = matrix.shape[1]
-        values, cap, each = matrix.load(), np.full(n_features, np.inf), np.ones(n_features)
-    params |= {"pairs": key, "scale": scale}
-    dtype = np.dtype(np.float32 if matrix.dtype == np.float32 else np.float64)
-    return _Cells(values, cap, each, pairs, cast("_select.BoolArray", features), params, dtype)
+        values, cap, factors = matrix.load(), np.full(n_features, np.inf), np.ones(n_features)
+
+    sides: dict[str, Any] = {"X": values[pairs.stimulated], "positive": values[pairs.control]}
+    entry: dict[str, Any]
+    if isinstance(model, PCAPlusPlus):
+        with muted(r"components are too weak"):  # they are harmless when weighted by lambda
+            model.fit(**sides, n_effective=pairs.n_effective)
+        loadings, eigenvalues = model.patterns_, model.generalized_eigenvalues_
+        entry = {"detectable": model.detectable_, "truncation": int(model.truncation_)}
+    else:
+        model.fit(**sides)
+        loadings, eigenvalues, entry = model.components_, model.alignment_, {}
+    mean = np.divide(model.mean_, factors, out=np.zeros_like(factors), where=factors > 0)
+    filters = model.projection_ * factors[:, None]
+    given = storable(**model.get_params(), pairs=key, scale=scale)
+    entry |= {
+        "eigenvalues": eigenvalues,
+        "n_pairs": len(pairs.control),
+        "n_effective": pairs.n_effective,
+        "params": params | {name: given[name] for name in given if name != "n_components"},
+    }
+    kind = np.float32 if matrix.dtype == np.float32 else np.float64
+    slots = {
+        "obsm": {keys.obsm: np.asarray(model.transform(values), kind)},
+        "varm": {
+            keys.varm: _read.on_all_genes(loadings.T, features),
+            keys.fit: fit_table(adata.var_names, features, filters, mean=mean, cap=cap),
+        },
+    }
+    results = [] if pairs.result is None else [pairs.result]
+    return _write.write(adata, *results, _write.Result(keys.uns, entry, slots), copy=copy)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from contrast_core.spectral import LinearMap
 
-from .. import _fitted, _keys, _matrix, _select, _values, _write
-from .._arguments import listed
+from .. import _keys, _read, _select, _stored, _values, _write
+from .._arguments import check_anndata, listed
 from .._docs import documented
 
 
@@ -82,14 +82,15 @@ def project(
     >>> new.obsm["X_cpca"].shape
     (20, 2)
     """
-    _write.check_writable(adata_new, copy)
-    fitted = _fitted.restore(adata_fitted, key, "adata_fitted")
-    keys = fitted.keys if key_added is None else _keys.keys_of(key, key_added)
+    check_anndata(adata_new, "adata_new")
+    fitted = _stored.restore(adata_fitted, key, "adata_fitted")
+    keys = fitted.keys if key_added is None else _keys.new_keys(key, key_added)
+    _write.check_free(adata_new, copy, "project", {"obsm": [keys.obsm]})
     used = np.flatnonzero(fitted.filters.any(axis=1))  # scores do not depend on other genes
     linear = LinearMap(mean=fitted.vector("mean")[used], projection=fitted.filters[used])
     if fitted.genes is None:
         obsm = str(fitted.params["obsm"])
-        rows = _matrix.embedding(adata_new, obsm, owner="adata_new")
+        rows = _read.embedding(adata_new, obsm, owner="adata_new")
         if rows.shape[1] != len(fitted.filters):
             raise ValueError(
                 f"{rows.name} has {rows.shape[1]} columns, but that of the fit had "
@@ -98,7 +99,7 @@ def project(
         rows = rows.columns(used)
     else:
         chosen = fitted.params.get("layer") if layer is _select.DEFAULT else layer
-        whole = _matrix.whole_matrix(adata_new, chosen, owner="adata_new")
+        whole = _read.whole_matrix(adata_new, chosen, owner="adata_new")
         rows = whole.columns(_places(adata_new, fitted.genes[used]))
         _values.warn_of_values(rows)
         if (linear.mean >= 0).all() and "cap" not in fitted.table:
@@ -114,7 +115,7 @@ def project(
     scores = np.asarray(scores)
     scores = scores - fitted.centres(adata_new, scores, "adata_new")
     scores = scores.astype(np.float32 if rows.dtype == np.float32 else np.float64)
-    entry = dict(adata_new.uns.get("project", {})) | {keys.obsm: {"key": key}}
+    entry = {keys.obsm: {"key": key}}
     result = _write.Result("project", entry, {"obsm": {keys.obsm: scores}}, adds=True)
     return _write.write(adata_new, result, copy=copy)
 

@@ -17,9 +17,10 @@ from contrast_core import (
     condition_test,
     permutation_test,
 )
+from contrast_core._validation import check_choice
 
 from .. import _keys, _select, _write
-from .._arguments import further, is_among, is_anndata, quoted
+from .._arguments import further, storable
 from .._docs import documented
 from .._read import ContrastInput, contrast_input
 from .._select import DEFAULT, BoolArray, Default, Levels, Mask, cells, known_labels
@@ -153,19 +154,17 @@ def significance(
     ('p_value', 'donor')
     """
     key = _keys.checked("significance" if key_added is None else key_added)
-    if not is_among(method, _METHODS):
-        raise ValueError(f"method={quoted(method)} is unknown; expected one of {list(_METHODS)}.")
     given = _SETTINGS | further(test_kwargs, "test_kwargs", list(_SETTINGS), "settings")
+    _write.check_free(adata, copy, key, {})
     _select.check_donor(donor, groupby)
-    _write.check_writable(adata, copy)
     selection = cells(adata, groupby, reference, groups, foreground, background)
-    data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var, copy)
-    kind, name = _METHODS[method]
+    data = contrast_input(adata, selection, n_comps, layer, obsm, mask_var)
+    kind, name = _METHODS[check_choice(method, "method", _METHODS)]
     model = kind(n_comps, **{name: given["strength"]})
     shared = _shared(data)
-    units = {} if donor is None else _units(adata, data, donor, background)
+    units = {} if donor is None else _units(adata, data, donor)
     seeded = {name: given[name] for name in ("random_state", "progress")}
-    x, y = data.loaded()
+    x, y = data.foreground.load(), data.background.load()
 
     permuted = seeded | {"background": y, "n_permutations": given["n_permutations"]}
     if donor is None and not shared.any():
@@ -178,6 +177,7 @@ def significance(
     stability = bootstrap_stability(
         model, x, background=y, n_resamples=given["n_resamples"], **seeded, **units
     )
+    kept = {name: given[name] for name in ("strength", "random_state")}
     p_value = "p_value" if donor is not None else "exploratory_p_value"
     components = pd.DataFrame(
         {
@@ -200,13 +200,7 @@ def significance(
         "n_resamples": int(given["n_resamples"]),
         "n_foreground_units": int(test.n_units or data.sizes["n_foreground"]),
         "n_background_units": int(test.n_background_units or data.sizes["n_background"]),
-        "params": data.params
-        | _write.storable(
-            donor=donor,
-            method=method,
-            strength=given["strength"],
-            random_state=given["random_state"],
-        ),
+        "params": data.params | storable(donor=donor, method=method, **kept),
     }
     return _write.write(adata, _write.Result(key, result), copy=copy)
 
@@ -237,12 +231,11 @@ def _shared(data: ContrastInput) -> BoolArray:
     return shared
 
 
-def _units(adata: AnnData, data: ContrastInput, donor: str, background: object) -> dict[str, Any]:
+def _units(adata: AnnData, data: ContrastInput, donor: str) -> dict[str, Any]:
     """Return the donors of both sets; another AnnData may be the background."""
-    front, back = data.selection.foreground, data.selection.background
+    front, back, other = data.selection.foreground, data.selection.background, data.selection.other
+    back_cells = (adata, donor, "donor", back) if other is None else (other, donor, "donor")
     return {
         "units": known_labels(adata, donor, "donor", front),
-        "background_units": known_labels(background, donor, "donor")
-        if is_anndata(background)
-        else known_labels(adata, donor, "donor", back),
+        "background_units": known_labels(*back_cells),
     }

@@ -38,9 +38,9 @@ def test_a_modality_of_a_mudata_is_an_anndata_of_it(cells: AnnData, tmp_path: Pa
         whole.write(tmp_path / "cells.h5mu")
         read = mudata.read(tmp_path / "cells.h5mu")["rna"]
     np.testing.assert_array_equal(read.obsm["X_cpca"], cells.obsm["X_cpca"])
-    with pytest.raises(TypeError, match=r"is MuData; expected one AnnData .*mdata\['rna'\]"):
+    with pytest.raises(TypeError, match=r"is MuData; expected an AnnData.*mdata\['rna'\]"):
         cx.tl.cpca(whole, groupby="condition", reference="ctrl")
-    with pytest.raises(TypeError, match=r"background is MuData; expected one AnnData"):
+    with pytest.raises(TypeError, match=r"background is MuData; expected an AnnData"):
         cx.tl.cpca(cells, background=whole)
     with pytest.raises(ValueError, match=r"adata\.obs has no column 'condition'"):
         cx.tl.cpca(whole["protein"], groupby="condition", reference="ctrl")
@@ -79,7 +79,7 @@ def test_every_function_that_writes_tells_and_refuses_other_objects(
     needed = {each.name: "condition" for each in parameters[1:] if each.default is empty}
     for given, message in [
         (1, "is int; expected an AnnData"),
-        (whole, r"is MuData; expected one AnnData .*mdata\['rna'\]"),
+        (whole, r"is MuData; expected an AnnData.*mdata\['rna'\]"),
     ]:
 
         def call(given: Any = given, message: str = message) -> None:

@@ -120,7 +120,7 @@ def test_components_of_a_path(done):
     assert [ax.get_title() for ax in axes] == ["component 2"]
     close(axes)
     cx.tl.cpca_path(done, **REFERENCE, n_comps=1, key_added="one")
-    with pytest.raises(ValueError, match="components=2: expected a number from 1 to 1"):
+    with pytest.raises(ValueError, match="components=2 is out of range: it must be from 1 to 1"):
         cx.pl.cpca_path(done, key="one")
     with pytest.raises(ValueError, match="expected two, one for each axis"):
         cx.pl.cpca_path(done, components=[1])

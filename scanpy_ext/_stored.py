@@ -1,4 +1,4 @@
-"""Store a fitted linear method in an AnnData, and restore it."""
+"""Find the results that functions wrote into an AnnData: entries, loadings and linear fits."""
 
 from __future__ import annotations
 
@@ -11,14 +11,51 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from contrast_core._validation import shown
 from contrast_core.spectral import LinearMap
 
 from . import _keys, _select
-from ._result import stored_result
+from ._arguments import check_anndata, is_among, listed
+from ._write import is_own
 
 Floats = NDArray[np.float64]
 
 _LINEAR = "tl.cpca, cpca_star, pcpca, clvm, pca_plus or pca_pp"
+
+
+def stored_result(
+    adata: AnnData, key: str, function: str, *needed: str, name: str = "adata"
+) -> Mapping[str, Any]:
+    """Return an entry of `adata.uns`, after checking that it is a result of `function`.
+
+    Parameters
+    ----------
+    key
+        Name of the entry.
+    function
+        The functions that write such a result. The error message recommends them.
+    needed
+        Names of the fields that the entry must have.
+    name
+        Name of the AnnData in error messages.
+
+    Raises
+    ------
+    TypeError
+        If `adata` is not an AnnData.
+    ValueError
+        If there is no such result.
+    """
+    check_anndata(adata, name)
+    result = adata.uns[key] if isinstance(key, str) and is_among(key, adata.uns) else None
+    if not isinstance(result, Mapping) or not all(entry in result for entry in needed):
+        known = [str(each) for each, entry in adata.uns.items() if is_own(entry)]
+        raise ValueError(
+            f"{name}.uns has no result {shown(key)} of scanpy_ext.{function}; its results are "
+            f"{listed(known)}. Run the function first, or give with key= the name it was given "
+            "as key_added=."
+        )
+    return result
 
 
 def fit_table(
@@ -150,7 +187,7 @@ def restore(adata: AnnData, key: str, name: str = "adata") -> Fitted:
         If there is no such result, it has no components, or some of its genes are gone.
     """
     result = stored_result(adata, key, _LINEAR, "params", name=name)
-    keys, params = _keys.stored_keys(key), result["params"]
+    keys, params = _keys.keys_of(key), result["params"]
     if "fit" in result:
         table, loadings = result["fit"], np.asarray(result["loadings"], dtype=np.float64)
         return Fitted(keys, result, None, np.arange(len(table)), loadings, table)
@@ -168,11 +205,6 @@ def restore(adata: AnnData, key: str, name: str = "adata") -> Fitted:
             f"{name} has {int(used.sum())} of the {n_features} genes that {name}.uns[{key!r}] was "
             "fitted to. Take the AnnData before genes were dropped, or fit again."
         )
-    return Fitted(
-        keys,
-        result,
-        adata.var_names[used],
-        np.flatnonzero(used),
-        np.asarray(adata.varm[keys.varm], dtype=np.float64)[used],
-        table[used],
-    )
+    loadings = np.asarray(adata.varm[keys.varm], dtype=np.float64)[used]
+    names, places = adata.var_names[used], np.flatnonzero(used)
+    return Fitted(keys, result, names, places, loadings, table[used])
