@@ -115,9 +115,9 @@ def pca_pp(
     Warns
     -----
     contrast_core.ContrastWarning
-        If the leading lambda is below 0.5, which is a sign of bad pairs; if the values look like
-        raw counts; or if so few directions stand out of the noise that the components span the same
-        space as those of PCA.
+        If the leading lambda, a generalised eigenvalue, is below 0.5, which is a sign of bad pairs
+        (see `scanpy_ext.pl.match_pairs`); if the values look like raw counts; or if so few
+        directions stand out of the noise that the components span the same space as those of PCA.
 
     Notes
     -----

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import scanpy_ext as cx
-from scanpy_ext.tl import _contrasts
+from scanpy_ext.tl import _responses
 
 DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 
@@ -73,15 +73,15 @@ def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> No
             for level, ratio in ratios.items()
         },
         orient="index",
-        columns=_contrasts._COLUMNS,
+        columns=list(_responses._ROW),
     )
     p_values = {"a": 0.024, "b": 0.9, "c": 0.5, "d": 0.4, "e": 0.026, "f": 0.6}
-    assert list(_contrasts._sorted(table.copy(), p_values).index[:2]) == ["e", "a"]
-    assert _contrasts._sorted(table.copy(), p_values | {"a": 0.001}).index[0] == "a"
+    assert list(_responses._sorted(table.copy(), p_values).index[:2]) == ["e", "a"]
+    assert _responses._sorted(table.copy(), p_values | {"a": 0.001}).index[0] == "a"
     surely = p_values | {"a": 0.001, "b": 0.001}
     # The interval of b contains 1.
-    assert list(_contrasts._sorted(table.copy(), surely).index[:2]) == ["a", "e"]
-    assert _contrasts._sorted(table.copy(), p_values)["p_adjusted"].isna().all()
+    assert list(_responses._sorted(table.copy(), surely).index[:2]) == ["a", "e"]
+    assert _responses._sorted(table.copy(), p_values)["p_adjusted"].isna().all()
 
 
 def table_of(adata: anndata.AnnData, **options: Any) -> pd.DataFrame:
@@ -165,7 +165,7 @@ def test_the_column_of_the_conditions_takes_each_against_the_reference() -> None
     assert one.loc["low", "ratio"] == table.loc["low", "ratio"]
 
 
-def test_directions_and_their_stability_follow_the_genes(tmp_path: Any) -> None:
+def test_directions_and_their_stability_follow_the_genes() -> None:
     adata = study({"a": 300, "d/e": 200}, "a")
     adata.var["use"] = np.arange(60) < 40
     table = table_of(adata, mask_var="use")
@@ -175,11 +175,6 @@ def test_directions_and_their_stability_follow_the_genes(tmp_path: Any) -> None:
     assert not adata.varm["contrasts"][40:].any()
     assert stability[:5, here].min() > 0.9
     assert ((stability >= 0) & (stability <= 1)).all()
-    adata.write_h5ad(tmp_path / "cells.h5ad")
-    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
-    kinds = {"check_dtype": False, "check_index_type": False}
-    pd.testing.assert_frame_equal(cx.get.contrasts(again), table, **kinds)
-    assert cx.pl.contrasts(again, return_fig=True) is not None
     adata.obsm["X_own"] = adata.X.toarray()[:, :8]
     table = table_of(adata, obsm="X_own", key_added="mine")
     assert adata.uns["mine"]["loadings"].shape == (8, 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anndata
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -21,25 +20,12 @@ def counts(seed: int = 0) -> Any:
     return np.log1p(rng.poisson(rng.gamma(1.0, 2.0, 30), size=(200, 30))).astype(np.float32)
 
 
-@pytest.mark.parametrize("kind", ["dense", "csr", "csc", "view", "backed", "dask"])
-def test_they_are_those_of_largest_variance(kind: str, tmp_path: Any) -> None:
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix, sp.csc_matrix])
+def test_they_are_those_of_largest_variance(kind: Any) -> None:
     values = counts()
-    adata = AnnData(values)
-    match kind:
-        case "csr" | "csc":
-            adata.X = sp.csr_matrix(values).asformat(kind)
-        case "view":
-            adata = AnnData(np.vstack([values, 9 * values]))[:200]
-        case "backed":
-            AnnData(sp.csr_matrix(values)).write_h5ad(tmp_path / "cells.h5ad")
-            adata = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-        case "dask":
-            adata.X = pytest.importorskip("dask.array").from_array(values, chunks=(70, 30))
+    view = AnnData(kind(np.vstack([values, 9 * values])))[:200]
+    adata = cx.pp.genes_by_variance(view, 7, copy=True)
     variance = values.astype(float).var(axis=0)
-    if kind == "view":
-        adata = cx.pp.genes_by_variance(adata, 7, copy=True)
-    else:
-        cx.pp.genes_by_variance(adata, 7)
     np.testing.assert_allclose(adata.var["most_variable_variance"], variance, rtol=1e-5)
     assert set(np.flatnonzero(adata.var["most_variable"])) == set(np.argsort(-variance)[:7])
 

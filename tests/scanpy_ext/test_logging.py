@@ -63,11 +63,11 @@ def test_verbosity_decides_what_is_told(cells: AnnData) -> None:
     assert "'most_variable', 'most_variable_variance' (adata.var)" in found
 
 
-WRITING = [getattr(part, name) for part in (cx.tl, cx.pp) for name in part.__all__]
+EVERY = [getattr(part, name) for part in (cx.tl, cx.pp, cx.pl, cx.get) for name in part.__all__]
 
 
-@pytest.mark.parametrize("function", WRITING, ids=lambda one: one.__name__)
-def test_every_function_that_writes_tells_and_refuses_other_objects(
+@pytest.mark.parametrize("function", EVERY, ids=lambda one: f"{one.__module__}.{one.__name__}")
+def test_every_function_tells_if_it_writes_and_refuses_other_objects(
     function: Any, cells: AnnData
 ) -> None:
     class MuData(SimpleNamespace):
@@ -79,6 +79,7 @@ def test_every_function_that_writes_tells_and_refuses_other_objects(
     needed = {each.name: "condition" for each in parameters[1:] if each.default is empty}
     for given, message in [
         (1, "is int; expected an AnnData"),
+        (cells.to_df(), r"is DataFrame; expected an AnnData\. Make one with"),
         (whole, r"is MuData; expected an AnnData.*mdata\['rna'\]"),
     ]:
 
@@ -87,5 +88,5 @@ def test_every_function_that_writes_tells_and_refuses_other_objects(
                 function(given, **needed)
 
         text = told(2, call)
-        assert f".{function.__name__}" in text
+        assert (f".{function.__name__}" in text) == any(each.name == "copy" for each in parameters)
         assert "finished" not in text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import scanpy as sc
 import scipy.sparse as sp
 from anndata import AnnData
 from sklearn.base import clone
@@ -101,16 +100,6 @@ def test_on_top_of_an_embedding(cells, name):
     np.testing.assert_allclose(new.obsm["on_top"], on_top[:50], atol=1e-5)
     with pytest.raises(ValueError, match="cannot be used for denoising"):
         cx.tl.denoise(cells, key="on_top")
-
-
-@pytest.mark.slow
-def test_neighbours_umap_and_leiden_run_on_a_result(cells):
-    cx.tl.cpca_star(cells, **REFERENCE, n_comps=3)
-    sc.pp.neighbors(cells, use_rep="X_cpca_star", n_neighbors=10)
-    sc.tl.umap(cells, n_components=2, maxiter=20)
-    sc.tl.leiden(cells, flavor="igraph", n_iterations=2, directed=False)
-    assert cells.obsm["X_umap"].shape == (200, 2)
-    assert cells.obs["leiden"].nunique() > 1
 
 
 def test_every_method_finds_the_interferon_response(kang):

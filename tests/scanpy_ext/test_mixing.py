@@ -27,6 +27,7 @@ def embedded(n: int, seed: int = 0) -> AnnData:
     return adata
 
 
+@pytest.mark.slow
 def test_more_cells_than_scanpy_takes_for_few() -> None:
     """Check the exact search; from 8,192 cells on, scanpy would use pynndescent by default."""
     report = cx.get.mixing_report(

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from matplotlib import pyplot as plt
 
 import scanpy_ext as cx
 from contrast_core import ContrastWarning
@@ -284,6 +285,46 @@ def compare(cells, lazy):
 def test_a_lazy_anndata_gives_the_same(stored, file_format):
     cells, read = stored
     compare(cells, read(file_format))
+
+
+@pytest.mark.parametrize("file_format", ["zarr", "h5ad"])
+def test_results_survive_a_file_and_are_plotted(stored, tmp_path, file_format):
+    cells, _ = stored
+    for call in CALLS:
+        call(cells)
+    cx.tl.cpca(cells, foreground="is_stim", background="is_ctrl", obsm="X_cpca", key_added="on")
+    cx.tl.cpca_path(cells, **REFERENCE, obsm="X_pcpca", key_added="path")
+    cx.tl.pca_pp(cells, n_comps=2, key_added="stored")  # the pairs that were found before
+    path = tmp_path / f"results.{file_format}"
+    getattr(cells, f"write_{file_format}")(path)
+    again = getattr(anndata, f"read_{file_format}")(path)
+    assert_plain(results(again), results(cells))
+    assert_plain(dict(again.obs), dict(cells.obs))
+    cx.tl.pca_pp(again, n_comps=2, key_added="stored")
+    assert_alike(again.obsm["stored"], cells.obsm["stored"])
+    assert len(cx.pl.match_pairs(again, show=False)) == 3
+    assert len(cx.pl.contrast_check(again, show=False)) == 2
+    axes = cx.pl.cpca_path(again, "condition", show=False)
+    assert len(axes) == len(again.uns["cpca_path"]["representatives"])
+    assert "exploratory" in cx.pl.significance(again, show=False)[0].get_title()
+    for key in ("contrasts", "by donor"):
+        assert len(cx.pl.contrasts(again, key=key, show=False)) == 2
+    plt.close("all")
+
+
+def assert_plain(found, expected):
+    """Check that two values are equal, although a file may have changed their types."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key in expected:
+            assert_plain(found[key], expected[key])
+    elif sp.issparse(expected):
+        assert (found != expected).nnz == 0
+    elif isinstance(expected, pd.DataFrame):
+        kinds = {"check_dtype": False, "check_index_type": False, "check_column_type": False}
+        pd.testing.assert_frame_equal(found, expected, **kinds)
+    else:
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import anndata
 import numpy as np
 import pandas as pd
 import pytest
@@ -77,25 +76,6 @@ def test_the_difference_between_conditions_goes_and_the_types_stay(design, metho
     assert report["silhouette_cell_type"] > 0.5
     assert report["transfer"] > 0.98
     assert abs(report["mixing_ari"]) < 0.05
-
-
-@pytest.mark.parametrize("file_format", ["h5ad", "zarr"])
-def test_results_survive_a_file(design, tmp_path, file_format):
-    cx.pp.match_pairs(design, *DESIGN, cell_type="cell_type")
-    cx.tl.pca_pp(design, n_comps=2)
-    path = tmp_path / f"cells.{file_format}"
-    getattr(design, f"write_{file_format}")(path)
-    read = getattr(anndata, f"read_{file_format}")(path)
-    assert (read.obsp["pairs"] != design.obsp["pairs"]).nnz == 0
-    pd.testing.assert_frame_equal(
-        read.uns["pairs"]["donors"], design.uns["pairs"]["donors"], check_index_type=False
-    )
-    assert read.uns["pairs"]["params"]["groupby"] == "condition"
-    pd.testing.assert_frame_equal(read.varm["PCs_pca_pp_fit"], design.varm["PCs_pca_pp_fit"])
-    cx.tl.pca_pp(read, n_comps=2, key_added="again")
-    np.testing.assert_allclose(read.obsm["again"], design.obsm["X_pca_pp"])
-    axes = cx.pl.match_pairs(read, show=False)
-    assert len(axes) == 3
 
 
 def test_real_cells_at_all_defaults(kang):
@@ -201,14 +181,6 @@ def test_cells_that_cannot_be_paired_are_reported(design):
     assert np.isfinite(design.obsm["X_pca_pp"]).all()  # cells without a pair are embedded too
     report = cx.get.mixing_report(design[unknown].copy(), "condition", "cell_type")
     assert report.loc["X_pca_pp", "transfer"] > 0.95
-
-
-def test_raw_counts_are_noticed(design):
-    design.X = np.random.default_rng(0).poisson(5.0, size=design.shape).astype("float32")
-    with pytest.warns(ContrastWarning, match="look like raw counts"):
-        cx.pp.match_pairs(design, *DESIGN)
-    with pytest.warns(ContrastWarning, match="look like raw counts"):
-        cx.tl.pca_plus(design)
 
 
 def test_wrong_designs_and_options_are_explained(design, untouched):

@@ -95,7 +95,7 @@ def test_real_screen(contrast_data: Any) -> None:
     assert set(cx.get.contrasts(adata).index[:6]) == set(strong)
 
 
-def test_who_has_a_posterior_and_who_is_called(tmp_path: Any, untouched: Any) -> None:
+def test_who_has_a_posterior_and_who_is_called(untouched: Any) -> None:
     adata = screen()
     with untouched(adata), pytest.warns(ContrastWarning):
         copy = cx.tl.response(adata, **DESIGN, donor="guide", key_added="mine", copy=True)
@@ -110,12 +110,6 @@ def test_who_has_a_posterior_and_who_is_called(tmp_path: Any, untouched: Any) ->
     hit = adata.obs["target"] == "hit"
     assert (called[hit] == (copy.obs["mine"][hit] > threshold["hit"])).all()
     assert called[adata.obs["target"] == "none"].mean() <= 0.1
-    copy.write_h5ad(tmp_path / "cells.h5ad")
-    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
-    np.testing.assert_array_equal(again.obs["mine"], copy.obs["mine"])
-    kinds = {"check_dtype": False, "check_index_type": False}
-    found, expected = (one.uns["mine"]["donors"] for one in (again, copy))
-    pd.testing.assert_frame_equal(found, expected, **kinds)
     calls = {}
     for level in (0.01, 0.2):
         cx.tl.response(adata, **DESIGN, groups="hit", level=level)

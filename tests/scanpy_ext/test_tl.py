@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 
-import anndata
 import numpy as np
 import pytest
-import scanpy as sc
 import scipy.sparse as sp
 from anndata import AnnData, ImplicitModificationWarning
 from sklearn.metrics import silhouette_score
@@ -49,13 +47,6 @@ def test_cells_in_neither_set_are_embedded(cells):
     assert np.isfinite(cells.obsm["X_cpca"]).all()
     np.testing.assert_allclose(cells.obsm["X_cpca"][half], separate.obsm["X_cpca"])
     assert silhouette(cells, "X_cpca", ~half) > 0.5
-
-
-def test_without_contrast_it_is_scanpys_pca(cells):
-    cx.tl.cpca(cells, foreground=np.ones(200, bool), background="is_ctrl", alpha=0, n_comps=3)
-    sc.pp.pca(cells, n_comps=3)
-    # scanpy computes in float32.
-    assert subspace_error(cells.varm["PCs_cpca"].T, cells.varm["PCs"].T.astype(float)) < 1e-3
 
 
 def test_path_slots_fit_together(cells):
@@ -154,36 +145,6 @@ def test_views_and_copies(cells, function, untouched):
     assert list(view.obsm) == list(copied.obsm) != []
     for key in copied.obsm:
         np.testing.assert_array_equal(view.obsm[key], copied.obsm[key])
-
-
-def test_results_survive_h5ad_and_zarr(cells, tmp_path):
-    cells.var["use"] = np.arange(12) > 1
-    cells.layers["log"] = cells.X
-    more = {"groups": ["stim"], "layer": "log", "mask_var": "use"}
-    cx.tl.cpca(cells, **REFERENCE, **more, n_comps=1)
-    cx.tl.cpca(cells, foreground="is_stim", background="is_ctrl", alpha=2, key_added="masks")
-    cx.tl.cpca_path(cells, **REFERENCE, **more)
-    cx.tl.pcpca(cells, **REFERENCE, **more)
-    cx.tl.cpca_star(cells, **REFERENCE, obsm="X_cpca_path_0")
-    cx.tl.kernel_cpca(cells, groupby="is_stim", reference=[False])
-
-    def plain(value):
-        if isinstance(value, dict):
-            return {name: plain(one) for name, one in value.items()}
-        return np.asarray(value)
-
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    cells.write_zarr(tmp_path / "cells.zarr")
-    for again in (
-        anndata.read_h5ad(tmp_path / "cells.h5ad"),
-        anndata.read_zarr(tmp_path / "cells.zarr"),
-    ):
-        for slot in ("obsm", "varm", "uns"):
-            np.testing.assert_equal(
-                plain(dict(getattr(again, slot))), plain(dict(getattr(cells, slot)))
-            )
-        axes = cx.pl.cpca_path(again, color="condition", show=False)
-        assert len(axes) == len(again.uns["cpca_path"]["representatives"])
 
 
 def test_key_added_names_all_slots_and_a_shorter_path_leaves_nothing_of_a_longer_one(cells):

@@ -188,18 +188,3 @@ def test_a_graph_of_neighbours_is_no_set_of_pairs(slot: str, logs: AnnData) -> N
     sc.pp.neighbors(logs, n_neighbors=5, use_rep="X")
     with pytest.raises(ValueError, match=rf"'{slot}'\] has \d+ cells both in its rows and in its"):
         cx.tl.pca_pp(logs, pairs=slot, n_comps=2)
-
-
-def test_a_table_is_no_anndata(logs: AnnData) -> None:
-    cx.tl.cpca(logs, **REFERENCE)
-    for function in (
-        *(cx.tl.denoise, cx.pp.genes_by_variance, cx.get.top_genes),
-        *(cx.pl.loadings, cx.pl.cpca_path, cx.pl.significance),
-        partial(cx.tl.cpca, **REFERENCE),
-        partial(cx.tl.project, logs),
-        partial(cx.tl.project, adata_fitted=logs),
-        partial(cx.pp.match_pairs, groupby="condition", reference="ctrl"),
-        partial(cx.get.mixing_report, groupby="condition", cell_type="donor"),
-    ):
-        with pytest.raises(TypeError, match=r"is DataFrame; expected an AnnData\. Make one with"):
-            function(logs.to_df())
