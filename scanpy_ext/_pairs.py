@@ -57,7 +57,6 @@ DEFAULTS: dict[str, Any] = {
 
 def find(
     adata: AnnData,
-    copy: bool,
     matrix: Rows,
     groupby: str,
     reference: Any,
@@ -70,8 +69,6 @@ def find(
 
     Parameters
     ----------
-    copy
-        Whether the result goes into a copy.
     matrix
         All cells and the genes in use, in memory or not. The cells that may be paired are loaded.
     groupby, reference, donor
@@ -85,7 +82,6 @@ def find(
     """
     options = DEFAULTS | options
     clusters, cell_type = options["clusters"], options["cell_type"]
-    _write.check_free(adata, copy, key, {"obsp": [key, _keys.distances_of(key)]})
     method = check_choice(options["method"], "method", ["neighbors", "clusters"])
     if clusters is not None and method != "clusters":
         raise ValueError(f"clusters={clusters!r} was given: it needs method='clusters'.")

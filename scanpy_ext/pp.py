@@ -247,6 +247,8 @@ def match_pairs(
     True
     """
     _keys.checked(key_added)
+    slots = {"obsp": [key_added, _keys.distances_of(key_added)]}
+    _write.check_free(adata, copy, key_added, slots)
     matrix, _, params = _read.read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
     options = {
         "cell_type": cell_type,
@@ -257,7 +259,5 @@ def match_pairs(
         "n_comps": n_comps,
         "random_state": random_state,
     }
-    pairs = _pairs.find(
-        adata, copy, matrix, groupby, reference, donor, key_added, params, **options
-    )
+    pairs = _pairs.find(adata, matrix, groupby, reference, donor, key_added, params, **options)
     return _write.write(adata, cast("_write.Result", pairs.result), copy=copy)

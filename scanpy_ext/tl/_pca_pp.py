@@ -309,7 +309,7 @@ def _fitted(
         _values.warn_of_counts(matrix)
     else:
         matrix = load_into_memory(matrix)
-        pairs = _pairs.find(adata, copy, matrix, groupby, reference, donor, key, params)
+        pairs = _pairs.find(adata, matrix, groupby, reference, donor, key, params)
     if scale:
         values, cap, factors = scaled_features(matrix)
     else:
