@@ -224,6 +224,8 @@ def _read_other(
     missing: bool,
 ) -> Rows:
     """Return the cells of another AnnData that are the background."""
+    if other.n_obs < 2:
+        raise ValueError(f"background has {other.n_obs} cell(s); a covariance needs at least 2.")
     if features is None:
         found = embedding(other, str(obsm), owner="background", missing=missing)
     else:

@@ -233,9 +233,11 @@ def _by_level(
         several = isinstance(wanted, Iterable) and not isinstance(wanted, str | bytes)
         given: Any = wanted if several else [wanted]
         asked = list(dict.fromkeys(map(text, given)))
-        if unknown := [each for each in asked if each not in levels]:
+        unknown = [each for each in asked if each not in levels]
+        if unknown or not asked:
+            what = f"no cell has the level {shown(unknown[0])}" if unknown else "it names no level"
             raise ValueError(
-                f"{argument}: no cell has the level {shown(unknown[0])} of adata.obs[{groupby!r}]. "
+                f"{argument}: {what} of adata.obs[{groupby!r}]. "
                 f"The levels with cells are {listed(levels)}."
             )
         return asked

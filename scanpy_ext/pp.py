@@ -247,8 +247,7 @@ def match_pairs(
     True
     """
     _keys.checked(key_added)
-    slots = {"obsp": [key_added, _keys.distances_of(key_added)]}
-    _write.check_free(adata, copy, key_added, slots)
+    _write.check_free(adata, copy, key_added, {"obsp": [key_added, _keys.distances_of(key_added)]})
     matrix, _, params = _read.read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
     options = {
         "cell_type": cell_type,
