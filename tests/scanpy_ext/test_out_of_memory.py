@@ -292,7 +292,9 @@ def test_results_survive_a_file_and_are_plotted(stored, tmp_path, file_format):
     cells, _ = stored
     for call in CALLS:
         call(cells)
-    cx.tl.cpca(cells, foreground="is_stim", background="is_ctrl", obsm="X_cpca", key_added="on")
+    cx.tl.cpca(
+        cells, foreground="is_stim", background="is_ctrl", obsm="X_cpca", alpha=0.0, key_added="on"
+    )
     cx.tl.cpca_path(cells, **REFERENCE, obsm="X_pcpca", key_added="path")
     cx.tl.pca_pp(cells, n_comps=2, key_added="stored")  # the pairs that were found before
     path = tmp_path / f"results.{file_format}"
