@@ -231,7 +231,7 @@ def test_a_background_that_does_not_fit_is_named(cells, untouched):
             (cells[:, ::-1].copy(), {}, r"background\[:, adata.var_names\]"),
             (cells[:1].copy(), {}, "background has 1"),
             (without, {"layer": "log"}, r"layer: background\.layers has no"),
-            (other, {"obsm": "X_pca"}, "background has 4 features"),
+            (other, {"obsm": "X_pca"}, "has 4 features but X has 5"),
         ]:
             with pytest.raises(ValueError, match=message):
                 cx.tl.cpca(cells, background=background, **options)
