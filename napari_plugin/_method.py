@@ -69,10 +69,6 @@ class MethodChoices(Section):
             text="Background equally strong everywhere",
             tooltip="A little better where that is true; flattens faint signal where it is not",
         )
-        self.anywhere = CheckBox(
-            text="Signal may be anywhere in the frame",
-            tooltip="For spots and vesicles, which do not return to the same place",
-        )
         self.absorbed = CheckBox(
             text="Light is absorbed",
             visible=False,
@@ -81,7 +77,7 @@ class MethodChoices(Section):
         self.by_hand = CheckBox(text="Strength as in the papers")
         self.raw = FloatSpinBox(label="Strength (α, γ or β)", value=1.0, max=1e12, step=None)
         widgets: list[Widget] = [self.method, self._slider, self.n_components, self.compare]
-        widgets += [self.side, self.step, self.brightness, self.constant, self.anywhere]
+        widgets += [self.side, self.step, self.brightness, self.constant]
         super().__init__("Method", [*widgets, self.by_hand, self.raw])
         number = self._number.native
         number.setFixedWidth(number.fontMetrics().horizontalAdvance("999"))
@@ -109,7 +105,6 @@ class MethodChoices(Section):
         self.n_components.visible = not automatic
         self.side.visible = self.step.visible = not whole
         self.brightness.visible = self.constant.visible = automatic and not whole
-        self.anywhere.visible = automatic and self.compare.value != PATCHES
         self.raw.visible = slides and self.by_hand.value
 
     def show_curve(self, curve: dict[str, list[float]]) -> None:
@@ -149,7 +144,6 @@ class MethodChoices(Section):
             self.n_components.value,
             raw_strength=self.raw.value if by_hand else None,
             constant_strength=self.constant.value,
-            signal_anywhere=self.anywhere.value,
             absorbed=self.absorbed.value,
             brightness=self.brightness.value,
         )

@@ -44,14 +44,13 @@ def digits_on_photographs() -> list[LayerTuple]:
         the same on every machine.
     """
     from contrast_core.datasets import digits_on_photos
-    from contrast_core.images import rows_to_stack
 
     data = digits_on_photos(_N_FRAMES)
     _open_dock()
     shape = cast(tuple[int, int], data.frame_shape)
     return [
         (
-            rows_to_stack(rows.astype(np.float32), shape),
+            rows.astype(np.float32).reshape(-1, *shape),
             {
                 "name": name,
                 "axis_labels": ("frame", "y", "x"),

@@ -156,7 +156,6 @@ def _removal(pair: Pair, solution: Solution) -> tuple[list[str], list[str]]:
     for is_chosen, option in (
         (patches and settings.brightness != "auto", f"brightness={settings.brightness!r}"),
         (settings.constant_strength, 'background_strength="constant"'),
-        (settings.signal_anywhere, "stationary_signal=True"),
         (settings.absorbed, "multiplicative=True"),
     ):
         options += [option] if is_chosen else []

@@ -85,8 +85,6 @@ class Settings:
         Contrast strength as the papers define it (alpha, gamma or beta). It replaces `suppression`.
     constant_strength : bool, default=False
         Whether the background is equally strong everywhere (automatic method on patches).
-    signal_anywhere : bool, default=False
-        Whether the signal may be anywhere in the frame (automatic method on small frames).
     absorbed : bool, default=False
         Whether the objects absorb light (automatic method on frames). The result is then an optical
         density.
@@ -99,7 +97,6 @@ class Settings:
     n_components: int = 10
     raw_strength: float | None = None
     constant_strength: bool = False
-    signal_anywhere: bool = False
     absorbed: bool = False
     brightness: Brightness = "auto"
 

@@ -261,11 +261,7 @@ def _automatic(
     if isinstance(samples, Frames):
         image, n_used = pair.foreground.frames(pair.signal, _MOST_VALUES, report)
         background, _ = pair.behind.frames(pair.mask, _MOST_BEHIND, report)
-        options |= {
-            "sampling": "frames",
-            "stationary_signal": settings.signal_anywhere,
-            "multiplicative": settings.absorbed,
-        }
+        options |= {"sampling": "frames", "multiplicative": settings.absorbed}
         corner = image[:1]
         if not settings.absorbed and image[0].size <= SMALL_FRAME:
             n_features = image[0].size

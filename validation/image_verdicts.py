@@ -45,7 +45,7 @@ SIDE, BOX = 192, 84
 FLAT = 0.03  # share of the image's variance above which the flattest rectangle has signal
 ADDED = PATTERNS | {"scan lines": scan_lines, "curtains": curtains, "haze": haze}
 KINDS = (*ADDED, "illumination", "white", "poisson")
-NAMING = {"smooth background", "simple filter is better", "unstructured background"}
+NAMING = {"smooth background", "unstructured background"}
 
 
 def scaled(image: Any) -> Any:

@@ -13,11 +13,10 @@ if TYPE_CHECKING:
     from contrast_core.images._blocks import block_moments
     from contrast_core.images._frame_remover import FrameBackgroundRemover
     from contrast_core.images._patches import Patches
-    from contrast_core.images._stacks import rows_to_stack, weight_maps
+    from contrast_core.images._stacks import weight_maps
     from contrast_core.images._suppress import SuppressedBackground, suppress_background
-    from contrast_core.images._verdicts import Verdict, library_verdicts, verdicts
+    from contrast_core.images._verdicts import Verdict, verdicts
     from contrast_core.images._whole_axes import Channels, Frames
-    from contrast_core.images._window_choice import stationary_moments
 
 _HOME = {
     "Channels": "_whole_axes",
@@ -28,9 +27,6 @@ _HOME = {
     "SuppressedBackground": "_suppress",
     "Verdict": "_verdicts",
     "block_moments": "_blocks",
-    "library_verdicts": "_verdicts",
-    "rows_to_stack": "_stacks",
-    "stationary_moments": "_window_choice",
     "suppress_background": "_suppress",
     "verdicts": "_verdicts",
     "weight_maps": "_stacks",
@@ -45,9 +41,6 @@ __all__ = [
     "SuppressedBackground",
     "Verdict",
     "block_moments",
-    "library_verdicts",
-    "rows_to_stack",
-    "stationary_moments",
     "suppress_background",
     "verdicts",
     "weight_maps",

@@ -24,7 +24,6 @@ from contrast_core.images._signal_subspace import (
     shrunk,
     signal_subspace,
     white_mean,
-    with_stationary_part,
 )
 from contrast_core.images._stacks import check_sides, relative_weights
 from contrast_core.images._texture import TextureForm, texture
@@ -62,7 +61,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     - The mean background frame is subtracted after its pattern was shrunk according to its noise.
 
     In small frames the signal must recur in the same place, at least in part. Examples are objects
-    of a common form, or a cell that twitches.
+    of a common form, or a cell that twitches. For spots or vesicles that may be anywhere, use
+    `StructuredBackgroundRemover` on patches.
 
     *Large frames* are compared with a library of background frames. The library's mean and leading
     principal components are fitted to each frame, and the residual is the signal. The fit is
@@ -74,10 +74,6 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     ----------
     frame_shape : (int, int)
         Height and width of a frame.
-    stationary_signal : bool, default=False
-        For small frames: whether S has a stationary part too, for signal that may be anywhere in
-        the frame (spots, vesicles). If the signal stays in place, this part adds up to a quarter of
-        the noisy frames' error.
     multiplicative : bool, default=False
         Whether light is absorbed rather than added, as in absorption images, transmission and
         bright field. Frames of any size are then compared with a library of logarithms, and the
@@ -189,11 +185,9 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         self,
         frame_shape: tuple[int, int],
         *,
-        stationary_signal: bool = False,
         multiplicative: bool = False,
     ) -> None:
         self.frame_shape = frame_shape
-        self.stationary_signal = stationary_signal
         self.multiplicative = multiplicative
 
     def fit(
@@ -234,11 +228,9 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         TypeError
             If moments are given, or a parameter has the wrong type.
         """
-        height, width = check_sides(self.frame_shape, "frame_shape", at_least=2, at_most=2)
-        shape = height, width
-        stationary = check_flag(self.stationary_signal, "stationary_signal")
+        shape = check_sides(self.frame_shape)
         multiplicative = check_flag(self.multiplicative, "multiplicative")
-        if multiplicative or height * width > _MOST_PIXELS:
+        if multiplicative or math.prod(shape) > _MOST_PIXELS:
             return self._fit_library(shape, X, background, dark if multiplicative else None)
         rows, others = contrast_rows(X, background)
         _check_frames(shape, rows, others)
@@ -250,8 +242,6 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         removed = _stable_mean(noise, root)
         whitened = _whitened(frames - removed, root)
         signal = signal_subspace(whitened, _whitened(noise - noise.mean(axis=0), root))
-        if stationary:
-            signal = with_stationary_part(signal, whitened, root, shape)
         signal_mean = root @ signal.mean
         return self._set_fitted(
             rows.names,

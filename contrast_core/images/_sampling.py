@@ -11,113 +11,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrast_core._validation import check_count, check_unmasked, shown
+from contrast_core._validation import check_unmasked, shown
 from contrast_core.feedback import Progress, with_progress
+from contrast_core.images._stack_rows import BLOCK_ELEMENTS, StackRows
 from contrast_core.images._stacks import Stack
-from contrast_core.rows import Place, Rows, array_of, check_finite
-
-_READ_ELEMENTS = 2**22  # default size of a block: 32 MB of float64
-_BLOCK_ELEMENTS = 2**20  # 8 MB of float64: such a block stays in the cache while it is processed
+from contrast_core.rows import array_of
 
 _FEW_VALUES = 16  # images have more grey levels; masks and labels may have fewer
 
 BoolArray: TypeAlias = NDArray[np.bool_]
-
-
-class StackRows(Rows):
-    """Rows that are samples of a stack; `stack` is sliced on reading and never copied whole.
-
-    Parameters
-    ----------
-    stack : array
-        Anything with `shape` that slices like a NumPy array.
-    n_samples, n_features : int
-        Shape of the rows.
-    **options
-        As for `Rows`.
-    """
-
-    place: Place = "stored"
-    reads_columns = False
-    _any_order = False
-    _cut: Any = None  # how samples are cut from the stack
-
-    def __init__(self, stack: Stack, n_samples: int, n_features: int, **options: Any) -> None:
-        if not n_features:
-            raise ValueError(
-                f"{options['name']} has shape {tuple(stack.shape)}, of which samples have no "
-                "pixels; give a stack that holds some."
-            )
-        elements = options.pop("elements")
-        options["elements"] = (
-            _READ_ELEMENTS if elements is None else check_count(elements, "elements")
-        )
-        dtype = np.dtype(getattr(stack, "dtype", np.float64))
-        self._n_columns = n_features
-        super().__init__(stack, (n_samples, n_features), dtype, **options)
-
-    def read(self, start: int, stop: int, *, dense: bool = False, check: bool = True) -> Any:
-        """Return the selected rows `start` to `stop`, checked to be finite."""
-        block = self._read(start, stop)
-        if check and block.dtype.kind == "f" and not np.isfinite(block).all():
-            first = start + int((~np.isfinite(block).all(axis=1)).argmax())
-            raise ValueError(
-                f"{self.name} has NaN or infinite pixels, {self._place_of(first)}; fill them "
-                "(such as by numpy.nan_to_num), or leave them out by a mask or a crop."
-            )
-        if check and block.dtype.kind != "f":
-            check_finite(block, self.name)  # whole numbers must be exact in float64
-        return block
-
-    def _is_read_with(self, other: Rows) -> bool:
-        # With another stride, the same row number means another sample.
-        same = isinstance(other, StackRows) and self._cut == other._cut
-        return same and super()._is_read_with(other)
-
-    def _read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the selected rows `start` to `stop`; long gaps between them are not read."""
-        if self._rows is None:
-            block = self._read_whole(start, stop)
-        elif start == stop:
-            block = np.empty((0, self.shape[1]), self.dtype)
-        else:
-            wanted = self._rows[start:stop]
-            gaps = np.diff(wanted) * self._n_columns > _BLOCK_ELEMENTS  # too long to read
-            parts = [
-                self._read_whole(run[0], run[-1] + 1)[run - run[0]]
-                for run in np.split(wanted, np.flatnonzero(gaps) + 1)
-            ]
-            block = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return block if self._columns is None else block[:, self._columns]
-
-    def _place_of(self, row: int) -> str:
-        """Return the place of a selected row in the stack, in words."""
-        return self._whole_place(row if self._rows is None else int(self._rows[row]))
-
-    @abstractmethod
-    def _read_whole(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows `start` to `stop` of the whole stack, with all columns."""
-
-    @abstractmethod
-    def _whole_place(self, row: int) -> str:
-        """Return the place of a row of the whole stack, in words."""
-
-    @abstractmethod
-    def put_back(
-        self, out: NDArray[Any], start: int, stop: int, results: NDArray[np.floating]
-    ) -> None:
-        """Write the results for rows `start` to `stop` to their place in a stack.
-
-        Parameters
-        ----------
-        out : ndarray of the stack's shape
-            Array to write to. Where samples overlap, their results are averaged: the array must
-            hold zeros at first, and is complete once the results of all rows have been added.
-        start, stop : int
-            Two consecutive values of `edges()` of the rows of the whole stack.
-        results : ndarray of shape (stop - start, n_features) or (stop - start, 1)
-            One number for each feature of each sample, or one number for each sample.
-        """
 
 
 class Sampling(ABC):
@@ -180,7 +82,8 @@ class Sampling(ABC):
             As for `rows`. Only a part of it is in memory at a time.
         out : array of the stack's shape, optional
             Where to write the result, such as a `numpy.memmap`, a zarr array or an HDF5 dataset for
-            results larger than memory. It is written from beginning to end.
+            results larger than memory. It is written from beginning to end. If samples overlap,
+            the result for one whole image is in memory at a time.
         progress : bool or callable, default=False
             Show a progress bar with tqdm, or with a callable that is called as
             ``progress(iterable, total=, desc=)``. An exception that it raises during iteration
@@ -203,10 +106,20 @@ class Sampling(ABC):
                 "is expected."
             )
         stack = array_of(stack, "the stack")
-        rows = self.rows(stack, elements=_BLOCK_ELEMENTS)
+        rows = self.rows(stack, elements=BLOCK_ELEMENTS)
+        if out is not None:
+            check_out(out, stack)
+        if out is not None and rows.n_apart is not None:
+            places = list(np.ndindex(*stack.shape[: rows.n_apart]))
+            if len(places) == 1:
+                out[...] = self.map(function, stack, progress=progress)
+                return out
+            for place in with_progress(places, len(places), "map", progress):
+                image = tuple(slice(i, i + 1) for i in place)
+                out[image] = self.map(function, np.asarray(stack[image]))
+            return out
         if out is None:
             out = np.zeros(stack.shape, dtype=np.result_type(rows.dtype, np.float32))
-        check_out(out, stack)
         edges = list(pairwise(rows.edges()))
         for start, stop in with_progress(edges, len(edges), "map", progress):
             results = _results(function(rows.read(start, stop)), stop - start, rows.shape[1])
@@ -274,7 +187,7 @@ def truth_values(mask: ArrayLike, name: str) -> BoolArray:
 def few_values(stack: Stack) -> set[float] | None:
     """Return the different values of a stack, or None if there are more than sixteen."""
     values: set[float] = set()
-    step = max(1, _BLOCK_ELEMENTS // max(1, math.prod(stack.shape[1:])))
+    step = max(1, BLOCK_ELEMENTS // max(1, math.prod(stack.shape[1:])))
     for start in range(0, stack.shape[0] if stack.shape else 0, step):
         values.update(np.unique(np.asarray(stack[start : start + step])).tolist())
         if len(values) > _FEW_VALUES:

@@ -79,9 +79,11 @@ def scale_mixture(
     n_features = len(mean)
     unit = float(np.trace(background_covariance / n_features))  # the sum may overflow
     noise = background_covariance / unit + RIDGE * np.eye(n_features)
-    factor = signal_factor(mean, covariance, background_mean, background_covariance, unit)
     lower = np.linalg.cholesky(noise)
-    # The factor of S is whitened rather than S, so that the product has no negative eigenvalues.
+    # A factor of S is whitened rather than S, so that the product has no negative eigenvalues.
+    values, vectors = np.linalg.eigh((covariance - background_covariance) / unit)
+    shift = (mean - background_mean) / np.sqrt(unit)
+    factor = np.column_stack([vectors * np.sqrt(np.maximum(values, 0.0)), shift])
     whitened = solve_triangular(lower, factor, lower=True)
     variances, rotation = np.linalg.eigh(whitened @ whitened.T)
     variances, rotation = variances[::-1], rotation[:, ::-1]
@@ -92,19 +94,6 @@ def scale_mixture(
         ((lower @ rotation[:, :rank]) * np.sqrt(unit)).T,
         variances[:rank],
     )
-
-
-def signal_factor(
-    mean: FloatArray,
-    covariance: FloatArray,
-    background_mean: FloatArray,
-    background_covariance: FloatArray,
-    unit: float,
-) -> FloatArray:
-    """Return F of shape (D, D + 1) with ``S = F @ F.T * unit``, S as in `scale_mixture`."""
-    values, vectors = np.linalg.eigh((covariance - background_covariance) / unit)
-    shift = (mean - background_mean) / np.sqrt(unit)
-    return np.column_stack([vectors * np.sqrt(np.maximum(values, 0.0)), shift])
 
 
 def posterior(

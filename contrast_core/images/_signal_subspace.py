@@ -16,7 +16,6 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.contrast._noise_bulk import debiased, marchenko_pastur_edge
-from contrast_core.images._stationary import stationary_part
 from contrast_core.images._texture import eigenpairs_above
 
 _WEAKEST = 0.5  # least background strength of a frame
@@ -115,45 +114,6 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
     variances = np.full(n_features, undetected)
     variances[:k] = (found.variances + undetected) / found.excess
     return SignalSubspace(mean, basis / scale, (basis * scale).T, variances, k, background_variance)
-
-
-def with_stationary_part(
-    model: SignalSubspace, foreground: FloatArray, root: FloatArray, shape: tuple[int, int]
-) -> SignalSubspace:
-    r"""Add texture to a signal: a stationary covariance, the same all over the frame.
-
-    Let :math:`C_X` be the covariance of the weighted foreground, B the covariance of the
-    components, and :math:`\bar g` the mean strength of the background. The remainder
-    :math:`C_X - B - \bar g\, G` is averaged over pairs of pixels with the same displacement. The
-    positive part of the average is added to B.
-
-    Parameters
-    ----------
-    model : SignalSubspace
-        Result of `signal_subspace`.
-    foreground : ndarray of shape (n, D)
-        Whitened frames from which the model was estimated.
-    root : ndarray of shape (D, D)
-        Cholesky factor of the background's covariance G, by which the frames were whitened.
-    shape : (int, int)
-        Height and width of a frame.
-    """
-    k = model.n_components
-    coordinates = (foreground - model.mean) @ model.basis
-    strengths = shrunk(coordinates, model.variances, k, model.background_variance)[1]
-    weights = 1 / strengths
-    mean = weights @ foreground / weights.sum()
-    weighted = (foreground - mean) * np.sqrt(weights / weights.sum())[:, None]
-    components = (model.inverse[:k].T * model.variances[:k]) @ model.inverse[:k]
-    rest = weighted.T @ weighted - components
-    rest[np.diag_indices_from(rest)] -= model.background_variance * len(strengths) / weights.sum()
-    part = stationary_part(root @ rest @ root.T, shape)
-    patterns = part.vectors * np.sqrt(part.values)
-    whitened = scipy.linalg.solve_triangular(root, patterns, lower=True, check_finite=False)
-    values, vectors = np.linalg.eigh(whitened @ whitened.T + components)
-    variances = np.maximum(values[::-1], 0.0) + model.variances.min()
-    basis = vectors[:, ::-1]
-    return SignalSubspace(mean, basis, basis.T, variances, k, model.background_variance)
 
 
 def shrunk(

@@ -1,4 +1,4 @@
-"""Helpers for stacks of images: protocol, chunks, conversion of rows to frames, weight maps."""
+"""Helpers for stacks of images: protocol, chunks, weight maps."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from contrast_core._validation import check_count, check_unmasked, numbers_of, shown
+from contrast_core._validation import check_count, numbers_of, shown
 
 
 class Stack(Protocol):
@@ -33,47 +33,6 @@ def chunk_side(stack: Stack, axis: int) -> int | None:
         return None
     side = chunks[axis]
     return int(max(side) if isinstance(side, tuple) else side)  # dask lists all lengths
-
-
-def rows_to_stack(rows: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return rows of pixels as a stack of frames.
-
-    Parameters
-    ----------
-    rows : array-like of shape (n_frames, H * W)
-        One frame per row.
-    shape : tuple of int
-        The stack's shape (..., H, W), or the frame's shape (H, W) for a plain sequence of frames.
-
-    Returns
-    -------
-    ndarray
-        Stack of shape `shape`, or (n_frames, H, W).
-
-    Raises
-    ------
-    ValueError
-        If the rows do not fill that shape.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from contrast_core.images import rows_to_stack
-    >>> rows_to_stack(np.zeros((15, 784)), (28, 28)).shape
-    (15, 28, 28)
-    """
-    check_unmasked(rows, "rows")
-    matrix = np.asarray(rows)
-    sides = check_sides(shape, "shape", at_least=2)
-    full = (len(matrix), *sides) if len(sides) == 2 else sides
-    height, width = full[-2:]
-    expected = (math.prod(full[:-2]), height * width)
-    if matrix.shape != expected:
-        raise ValueError(
-            f"rows have shape {matrix.shape}, but a stack of shape {full} has {expected[0]} frames "
-            f"of {height} x {width} pixels and needs rows of shape {expected}."
-        )
-    return matrix.reshape(full)
 
 
 def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np.float64]:
@@ -120,7 +79,7 @@ def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np
             f"estimator={shown(estimator)} has no feature_weights; expected a fitted estimator "
             "that has, such as CPCA(...).fit(...)."
         )
-    sides = check_sides(frame_shape, "frame_shape", at_least=2, at_most=2)
+    sides = check_sides(frame_shape)
     weights = estimator.feature_weights()
     if math.prod(sides) != weights.shape[1]:
         raise ValueError(
@@ -128,7 +87,7 @@ def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np
             f"rows of {weights.shape[1]}; give the height and width of the frames it was fitted on."
         )
     signed = np.copysign(weights, _loadings(estimator)[: len(weights)])
-    return np.asarray(rows_to_stack(signed, sides), dtype=np.float64)
+    return np.asarray(signed, dtype=np.float64).reshape(-1, *sides)
 
 
 def _loadings(estimator: Any) -> NDArray[Any]:
@@ -145,14 +104,11 @@ def relative_weights(patterns: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray((patterns / np.abs(patterns).max(axis=1, keepdims=True)) ** 2)
 
 
-def check_sides(
-    shape: object, name: str, *, at_least: int, at_most: int | None = None
-) -> tuple[int, ...]:
-    """Return a shape as integers, with at least the two axes of a frame."""
-    lengths = [check_count(side, name) for side in numbers_of(shape, name)]
-    if not at_least <= len(lengths) <= (at_most or len(lengths)):
+def check_sides(frame_shape: object) -> tuple[int, int]:
+    """Return the height and the width of a frame as integers."""
+    lengths = [check_count(side, "frame_shape") for side in numbers_of(frame_shape, "frame_shape")]
+    if len(lengths) != 2:
         raise ValueError(
-            f"{name}={shown(shape)} has {len(lengths)} axes; expected (height, width)"
-            + ("." if at_most else " or (..., height, width).")
+            f"frame_shape={shown(frame_shape)} has {len(lengths)} axes; expected (height, width)."
         )
-    return tuple(lengths)
+    return lengths[0], lengths[1]

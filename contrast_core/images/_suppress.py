@@ -19,7 +19,7 @@ from contrast_core.images._excerpt import excerpt
 from contrast_core.images._frame_remover import FrameBackgroundRemover
 from contrast_core.images._patches import Patches
 from contrast_core.images._sampling import BoolArray, check_out, mask_or_image, truth_values
-from contrast_core.images._simple_filters import SIMULATED_SIDE, simpler_filters
+from contrast_core.images._smooth_background import EXAMINED_SIDE, smooth_background
 from contrast_core.images._stacks import Stack
 from contrast_core.images._verdicts import (
     Verdict,
@@ -31,7 +31,7 @@ from contrast_core.images._verdicts import (
     verdicts,
 )
 from contrast_core.images._whole_axes import Frames
-from contrast_core.images._window_choice import stationary_moments, window_size
+from contrast_core.images._window_choice import SQUARE, stationary_moments, window_size
 from contrast_core.moments import SecondMoments
 from contrast_core.rows import array_of
 
@@ -42,6 +42,7 @@ Brightness: TypeAlias = Literal["auto", "keep", "remove"]
 _BELOW = 0.1  # an image extends below a dark ground by at most this share of its extent above
 _GROUND = 0.2  # a dark ground covers at least this share of an image
 _SOME_WINDOWS = 4096  # number of windows from which brightness and variance are measured
+_CONSTANT_LINES = 0.5  # share of the variance that remains after lines of constant brightness
 _LONG = 4  # a strip is at least this many times as long as wide
 _LARGE_IMAGE = 2**24  # pixels; larger images use squares with stride 4, in a third of the time
 
@@ -60,7 +61,8 @@ class SuppressedBackground:
     estimator : StructuredBackgroundRemover, FrameBackgroundRemover or a tuple of them
         The fitted model, or one for each channel if there are channels. It can be saved, applied to
         other images (``sampling.map(estimator.transform, image) + brightness``) and passed to
-        `weight_maps`.
+        `weight_maps`. If strips were chosen, ``denoised`` is better than one application of the
+        model; see the notes of `suppress_background`.
     verdicts : tuple of Verdict
         Reasons to doubt the result; empty if there are none.
     sampling : Patches, Frames or a tuple of them
@@ -102,7 +104,6 @@ def suppress_background(
     brightness: Brightness = "auto",
     background_strength: Literal["auto", "varying", "constant"] = "auto",
     channel_axis: int | None = None,
-    stationary_signal: bool = False,
     multiplicative: bool = False,
     dark: Image | None = None,
     apply_to: Image | None = None,
@@ -133,8 +134,8 @@ def suppress_background(
     sampling : Patches, Frames, "patches" or "frames", default="patches"
         How samples are cut from the image. "patches" are windows with a stride of 2 pixels (4 for
         squares in images of more than 2**24 pixels). They are squares of 16 x 16 pixels, or strips
-        along the lines of stripes if strips predict held-out background better. "frames" are whole
-        frames of any size, for a series whose background recurs in the same place.
+        of 6 x 64 pixels along the lines if the background consists of lines along an axis. "frames"
+        are whole frames of any size, for a series whose background recurs in the same place.
     brightness : {"auto", "keep", "remove"}, default="auto"
         For patches: whether the image stays as bright as it is ("keep") or the mean of the
         background is subtracted too ("remove"). "auto" removes the mean if the background is a dark
@@ -149,9 +150,6 @@ def suppress_background(
     channel_axis : int, optional
         Axis of the image that holds channels. Each channel has its own background. A background
         image must have the same channels in the same axis; a mask is shared by all channels.
-    stationary_signal : bool, default=False
-        For frames of at most 2048 pixels: whether the signal may be anywhere in the frame; see
-        `FrameBackgroundRemover`.
     multiplicative : bool, default=False
         For frames: whether light is absorbed, as in absorption images, transmission and bright
         field. The result is then the optical density.
@@ -189,6 +187,14 @@ def suppress_background(
 
     Notes
     -----
+    A line is longer than a strip, so an image is filtered twice if strips are chosen for it. The
+    part that the first filtering removes is averaged along each whole line, and this average is
+    subtracted from the image. If the background then has less than half of its variance, windows
+    are chosen and fitted again, and the second result is ``denoised``; otherwise the lines change
+    along their length. All other attributes describe the first fit. The image must have at most
+    2**24 pixels and contain the background. There is no second filtering if `sampling` or
+    `apply_to` is given.
+
     For patches, a map of the signal's strength around each pixel is computed by
     ``sampling.map(lambda rows: result.estimator.strengths(rows)[:, :1], image)``.
 
@@ -225,7 +231,6 @@ def suppress_background(
             sampling=sampling,
             brightness=brightness,
             background_strength=background_strength,
-            stationary_signal=stationary_signal,
             multiplicative=multiplicative,
             dark=dark,
             progress=progress,
@@ -233,7 +238,6 @@ def suppress_background(
     samples = _samples(sampling)
     check_choice(brightness, "brightness", ("auto", "keep", "remove"))
     check_choice(background_strength, "background_strength", ("auto", *STRENGTHS))
-    check_flag(stationary_signal, "stationary_signal")
     check_flag(multiplicative, "multiplicative")
     stack, reference = array_of(image, "the image"), array_of(background, "the background")
     target = stack if apply_to is None else array_of(apply_to, "apply_to")
@@ -246,11 +250,7 @@ def suppress_background(
         mask = mask_or_image(reference, _mask_shapes(samples, stack))
         source = reference if mask is None else stack
     if isinstance(samples, Frames):
-        remover = FrameBackgroundRemover(
-            _frame_shape(stack, source),
-            stationary_signal=stationary_signal,
-            multiplicative=multiplicative,
-        )
+        remover = FrameBackgroundRemover(_frame_shape(stack, source), multiplicative=multiplicative)
         signal = None if mask is None or source is reference else ~mask
         sides = (stack, signal, "the image"), (source, mask, "the background")
         return _from_frames(remover, sides, dark, target, out, progress)
@@ -260,26 +260,75 @@ def suppress_background(
             "first, or divide it by a flat field."
         )
     if not isinstance(sampling, Patches):
-        size = window_size(source, mask, progress)
-        if any(side > n for each in (stack, target) for side, n in _along(size, each)):
-            size = samples.sides[0], samples.sides[1]  # the strips fit only into the background
-        wide = math.prod(map(int, stack.shape[-2:])) > _LARGE_IMAGE and size[0] == size[1]
-        samples = Patches(size, 4 if wide else samples.stride)
-    if background_strength == "auto":
-        background_strength = "constant" if _are_strips(samples) else "varying"
-    remover = StructuredBackgroundRemover(background_strength=background_strength)
-    return _from_patches(samples, remover, brightness, stack, source, mask, target, out, progress)
+        samples = _suitable_windows(stack, source, mask, target)
+    options = background_strength, progress
+    result = _from_patches(samples, brightness, stack, source, mask, target, out, *options)
+    small = math.prod(map(int, stack.shape)) <= _LARGE_IMAGE
+    if _are_strips(samples) and sampling == "patches" and source is stack is target and small:
+        lines = _whole_lines(result.removed, samples)
+        whole = np.asarray(stack[...])
+        rest = np.subtract(whole, lines, dtype=result.denoised.dtype)
+        if rest[..., mask].var() < _CONSTANT_LINES * whole[..., mask].var():
+            windows = _suitable_windows(rest, rest, mask, rest)
+            remover, _ = _fitted(windows, rest, rest, mask, *options)
+            windows.map(
+                lambda rows: remover.transform(rows) + result.brightness,
+                rest,
+                out=result.denoised,
+                progress=progress,
+            )
+    return result
+
+
+def _suitable_windows(stack: Any, source: Any, mask: BoolArray | None, target: Any) -> Patches:
+    """Return squares, or strips along lines if they suit the background and fit the images."""
+    Patches(SQUARE).rows(source, mask, name="the background")  # raises if the mask does not fit
+    size = window_size(source, mask)
+    if any(side > n for each in (stack, target) for side, n in _along(size, each)):
+        size = SQUARE  # the strips fit only into the background
+    wide = math.prod(map(int, stack.shape[-2:])) > _LARGE_IMAGE and size[0] == size[1]
+    return Patches(size, 4 if wide else Patches.stride)
+
+
+def _whole_lines(removed: NDArray[Any], strips: Patches) -> NDArray[Any]:
+    """Return the mean of a removed part along the whole lines of each image, without its mean.
+
+    A line is longer than a strip, so its mean over the whole image has a smaller error.
+    """
+    along = -1 if strips.sides[1] > strips.sides[0] else -2
+    lines = removed.mean(axis=along, keepdims=True)
+    return np.asarray(lines - lines.mean(axis=(-2, -1), keepdims=True))
+
+
+def _fitted(
+    samples: Patches,
+    stack: Any,
+    source: Any,
+    mask: BoolArray | None,
+    strength: str,
+    progress: Progress,
+) -> tuple[StructuredBackgroundRemover, SecondMoments]:
+    """Return a remover that was fitted to patches, and the moments of the background's patches."""
+    if strength == "auto":
+        strength = "constant" if _are_strips(samples) else "varying"
+    moments = _moments(samples, source, mask, "the background", progress)
+    remover = StructuredBackgroundRemover(background_strength=strength)  # type: ignore[arg-type]
+    remover.fit(
+        _moments(samples, stack, None, "the image", progress),
+        background=stationary_moments(moments, samples.sides),
+    )
+    return remover, moments
 
 
 def _from_patches(
     samples: Patches,
-    remover: StructuredBackgroundRemover,
     brightness: Brightness,
     stack: Any,
     source: Any,
     mask: BoolArray | None,
     target: Any,
     out: Any,
+    strength: str,
     progress: Progress,
 ) -> SuppressedBackground:
     n_pixels = math.prod(map(int, source.shape)) if mask is None else _marked(mask, source)
@@ -287,11 +336,7 @@ def _from_patches(
     if len(samples.sides) == 2:  # a part of a large stack is enough for fitting
         part, _ = excerpt(stack, None, progress)
         source, mask = excerpt(source, mask, progress)
-    moments = _moments(samples, source, mask, "the background", progress)
-    remover.fit(
-        _moments(samples, part, None, "the image", progress),
-        background=stationary_moments(moments, samples.sides),
-    )
+    remover, moments = _fitted(samples, part, source, mask, strength, progress)
     removed, spread = _removed_and_spread(remover, samples, part, None)
     dark_ground = brightness == "auto" and _on_dark_ground(samples, part, source, mask)
     kept = 0.0 if brightness == "remove" or dark_ground else removed
@@ -304,14 +349,13 @@ def _from_patches(
     )
     found = (*found, *background_too_small(n_pixels, samples.sides))
     smooth = False
-    shortest = min(SIMULATED_SIDE, *part.shape[-2:])
-    if len(samples.sides) == 2 and max(samples.sides) <= shortest:  # windows fit a turned image
-        smooth, better = simpler_filters(
+    shortest = min(EXAMINED_SIDE, *part.shape[-2:])
+    if len(samples.sides) == 2 and max(samples.sides) <= shortest:
+        smooth, better = smooth_background(
             lambda image: samples.map(remover.transform, image), part, source, mask
         )
-        if smooth:  # these two verdicts only restate that the background is smooth
-            others = ("background resembles the signal", "unstructured background")
-            found = tuple(each for each in found if each.kind not in others)
+        if smooth:  # this verdict only restates that the background is smooth
+            found = tuple(each for each in found if each.kind != "unstructured background")
         found = (*found, *better)
     if not smooth and not found:
         within = _removed_and_spread(remover, samples, source, mask)[1]

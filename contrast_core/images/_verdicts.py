@@ -10,7 +10,6 @@ from itertools import combinations
 from typing import Literal, TypeAlias
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.base import clone
 
@@ -18,16 +17,13 @@ from contrast_core._validation import FloatArray
 from contrast_core.contrast import held_out_ratio
 from contrast_core.images._frame_library import BISQUARE, MAD, fitted_pixels, most_components
 from contrast_core.images._frame_remover import FrameBackgroundRemover
-from contrast_core.images._scale_mixture import RIDGE, signal_factor
 from contrast_core.moments import SecondMoments
 from contrast_core.rows import Rows
 
 VerdictKind: TypeAlias = Literal[
     "nothing found",
-    "background resembles the signal",
     "unstructured background",
     "smooth background",
-    "simple filter is better",
     "too few frames",
     "background too small",
     "background holds signal",
@@ -36,10 +32,9 @@ VerdictKind: TypeAlias = Literal[
 ]
 Blocks: TypeAlias = Sequence[SecondMoments]
 
-_INSTEAD = ("unstructured background", "smooth background", "simple filter is better")
+_INSTEAD = ("unstructured background", "smooth background")
 _FOUND = 1.5  # least variance relative to the background, in directions chosen on other rows
 _SWAPPED = 2.0  # least ratio with the roles exchanged, and least multiple of the original ratio
-_RESEMBLES = 0.78  # share of the error of dimming: 0.82 and more for haze, 0.7 for gravel
 _UNSTRUCTURED = 0.5  # camera noise has 0.88 and more, structured backgrounds have at most 0.07
 _FEWEST_WINDOWS = 16  # areas of 4 and 14 windows leave 2.6 and 1.5 times the error of one with 39
 _SIGNAL_IN_AREA = 0.12  # variance within the background, as a share of that in the whole image
@@ -59,8 +54,7 @@ class Verdict:
 
     Parameters
     ----------
-    kind : {"nothing found", "background resembles the signal", "unstructured background", \
-            "smooth background", "simple filter is better", "too few frames", \
+    kind : {"nothing found", "unstructured background", "smooth background", "too few frames", \
             "background too small", "background holds signal", "brightness removed", \
             "layers probably swapped"}
         Kind of the problem.
@@ -91,10 +85,6 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
       because an image is the background with something added.
     - *Layers probably swapped*: with foreground and background exchanged, the same ratio is at
       least 2, and at least twice the original ratio.
-    - *Background resembles the signal*: let S and N be the covariances of signal and background,
-      each divided by its trace. The error of the Wiener filter,
-      :math:`\operatorname{tr} S(S + N)^{-1}N`, is at most one half. It reaches one half if S = N,
-      where the filter only dims the image. The verdict is given from 0.78 of that value.
     - *Unstructured background*: the participation ratio
       :math:`\operatorname{tr}^2(C) / (D \operatorname{tr} C^2)` is above one half, where C is the
       covariance of the background samples after the mean of each sample was subtracted. With
@@ -105,23 +95,17 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     ----------
     foreground, background : sequence of SecondMoments
         Moments of blocks that share no pixels, such as stretches of a film or parts of an image;
-        `block_moments` computes them. The last two checks need only one block of each.
+        `block_moments` computes them. The last check needs only one block of each.
 
     Returns
     -------
     tuple of Verdict
-        Empty if no problem is detected. At most one of the first three problems is given; swapped
-        layers take precedence over nothing found.
+        Empty if no problem is detected. Swapped layers take precedence over nothing found.
 
     Raises
     ------
     ValueError
         If the background is constant, or there is no block.
-
-    References
-    ----------
-    Error of the Wiener filter as a parallel sum of covariances: Anderson and Duffin, Journal of
-    Mathematical Analysis and Applications 26:576, 1969.
 
     Examples
     --------
@@ -134,10 +118,9 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     """
     if not foreground or not background:
         raise ValueError("verdicts need moments of at least one block of each of the two.")
-    x, y = map(_merged, (foreground, background))
-    if not y.varies.any():
+    if not _merged(background).varies.any():
         raise ValueError("the background is constant: no pixel of it varies; check what it holds.")
-    return (*_contrast_verdicts(foreground, background, x, y), *_background_verdicts(background))
+    return (*_contrast_verdicts(foreground, background), *_background_verdicts(background))
 
 
 def too_few_frames(n_exchanged: int) -> Verdict:
@@ -309,9 +292,7 @@ def brightness_removed(brightness: float, amplitude: float) -> Iterator[Verdict]
         )
 
 
-def _contrast_verdicts(
-    foreground: Blocks, background: Blocks, x: SecondMoments, y: SecondMoments
-) -> Iterator[Verdict]:
+def _contrast_verdicts(foreground: Blocks, background: Blocks) -> Iterator[Verdict]:
     found, exchanged = _cross_fitted(foreground, background)
     if exchanged >= max(_SWAPPED, _SWAPPED * found):
         yield Verdict(
@@ -332,15 +313,6 @@ def _contrast_verdicts(
             found,
             _FOUND,
         )
-    elif (alike := resemblance(x, y)) >= _RESEMBLES:
-        yield Verdict(
-            "background resembles the signal",
-            f"Signal and background have the same patterns ({alike:.0%} alike): whatever removes "
-            "the background dims the signal as much. Choose a background that shows the "
-            "disturbance alone; against smooth haze use a top-hat filter.",
-            alike,
-            _RESEMBLES,
-        )
 
 
 def _background_verdicts(background: Blocks) -> Iterator[Verdict]:
@@ -353,19 +325,6 @@ def _background_verdicts(background: Blocks) -> Iterator[Verdict]:
             spread,
             _UNSTRUCTURED,
         )
-
-
-def resemblance(x: SecondMoments, y: SecondMoments) -> float:
-    """Return the similarity of signal and background, from 0 to 1, whatever their strengths."""
-    unit = y.total_variance / y.n_features
-    noise = y.covariance / unit + RIDGE * np.eye(y.n_features)
-    factor = signal_factor(x.mean, x.covariance, y.mean, y.covariance, unit)
-    traces = float((factor**2).sum()), float(np.trace(noise))
-    if traces[0] <= 0:
-        return 0.0
-    signal, noise = factor @ factor.T / traces[0], noise / traces[1]
-    error = np.trace(signal @ scipy.linalg.solve(signal + noise, noise, assume_a="pos"))
-    return float(2 * error)
 
 
 def participation_ratio(blocks: Blocks) -> float:

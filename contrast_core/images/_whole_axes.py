@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from contrast_core._validation import check_count
-from contrast_core.images._sampling import Sampling, StackRows, check_mask, some_rows
+from contrast_core.images._sampling import Sampling, check_mask, some_rows
+from contrast_core.images._stack_rows import StackRows
 from contrast_core.images._stacks import Stack
 from contrast_core.rows import array_of
-
-FrameIndex: TypeAlias = tuple[int | slice, ...]
 
 _MOST_AXES = 64  # of a NumPy array
 
@@ -70,7 +65,12 @@ class Frames(Sampling):
                 f"{name} has shape {tuple(stack.shape)}; frames need (..., height, width) with at "
                 "least one leading axis. A single image is sampled by Patches()."
             )
-        return _whole_axes(stack, (n_axes - 2, n_axes - 1), mask, name, elements, "frame")
+        leading, frame = tuple(stack.shape[:-2]), map(int, stack.shape[-2:])
+        sides = (*(1 for _ in leading), *frame)
+        rows = StackRows(stack, sides, n_axes - 3, name=name, elements=elements)
+        if mask is None:
+            return rows
+        return some_rows(rows, check_mask(mask, leading, stack, name).ravel(), "frame")
 
 
 @dataclass(frozen=True)
@@ -137,100 +137,11 @@ class Channels(Sampling):
                 f"{name} has shape {tuple(stack.shape)}, but channels are to be in axis="
                 f"{self.axis}; expected an axis of it, beside those of the pixels."
             )
-        return _whole_axes(stack, (self.axis % n_axes,), mask, name, elements, "pixel")
-
-
-def _whole_axes(
-    stack: Stack,
-    axes: tuple[int, ...],
-    mask: ArrayLike | None,
-    name: str,
-    elements: int | None,
-    sample: str,
-) -> StackRows:
-    rows = _WholeAxesRows(stack, axes, name=name, names=None, elements=elements)
-    if mask is None:
-        return rows
-    return some_rows(rows, check_mask(mask, rows.grid, stack, name).ravel(), sample)
-
-
-class _WholeAxesRows(StackRows):
-    """Rows that span some axes completely, one for each position in the other axes (`grid`)."""
-
-    def __init__(self, stack: Stack, axes: tuple[int, ...], **options: Any) -> None:
-        shape = tuple(map(int, stack.shape))
-        self._axes = self._cut = axes
-        self._features = math.prod(shape[axis] for axis in axes)
-        self.grid = tuple(n for axis, n in enumerate(shape) if axis not in axes)
-        super().__init__(stack, math.prod(self.grid), self._features, **options)
-
-    def _read_whole(self, start: int, stop: int) -> NDArray[Any]:
-        parts = [
-            self._samples(np.asarray(self._source[where]), where).reshape(-1, self._features)
-            for where in self._boxes(start, stop)
-        ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def put_back(
-        self, out: NDArray[Any], start: int, stop: int, results: NDArray[np.floating]
-    ) -> None:
-        """Write the results for samples, which do not overlap; see `StackRows.put_back`."""
-        whole = np.broadcast_to(results, (stop - start, self._features))
-        lengths = [self._source.shape[axis] for axis in self._axes]
-        done = 0
-        for where in self._boxes(start, stop):
-            grid = [
-                len(range(n)[entry])
-                for axis, (n, entry) in enumerate(zip(self._source.shape, where, strict=True))
-                if axis not in self._axes and isinstance(entry, slice)
-            ]
-            n = math.prod(grid)
-            samples = whole[done : done + n].reshape(*grid, *lengths)
-            out[where] = np.moveaxis(samples, range(-len(lengths), 0), self._places(where))
-            done += n
-
-    def _boxes(self, start: int, stop: int) -> list[FrameIndex]:
-        """Return indices of the parts of the stack that hold rows `start` to `stop`, in order."""
-        boxes = []
-        for index in _boxes(self.grid, start, stop):
-            entries = iter(index)
-            n_axes = len(self.grid) + len(self._axes)
-            boxes.append(
-                tuple(
-                    slice(None) if axis in self._axes else next(entries) for axis in range(n_axes)
-                )
-            )
-        return boxes
-
-    def _samples(self, part: NDArray[Any], where: FrameIndex) -> NDArray[Any]:
-        """Return a view of a part of a stack, with the axes of the features moved to the end."""
-        places = self._places(where)
-        return np.moveaxis(part, places, range(-len(places), 0))
-
-    def _places(self, where: FrameIndex) -> list[int]:
-        """Return where the axes of the features lie in a part of the stack."""
-        kept = [axis for axis, entry in enumerate(where) if isinstance(entry, slice)]
-        return [kept.index(axis) for axis in self._axes]
-
-    def _whole_place(self, row: int) -> str:
-        return f"first at [{', '.join(map(str, np.unravel_index(row, self.grid)))}]"
-
-
-def _boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[FrameIndex]:
-    """Yield indices of boxes that hold entries `start` to `stop` in C order."""
-    if len(shape) == 1:
-        yield (slice(start, stop),)
-        return
-    inner = math.prod(shape[1:])
-    first, skipped = divmod(start, inner)
-    last, left = divmod(stop, inner)
-    if first == last:
-        yield from ((first, *index) for index in _boxes(shape[1:], skipped, left))
-        return
-    if skipped:
-        yield from ((first, *index) for index in _boxes(shape[1:], skipped, inner))
-        first += 1
-    if first < last:
-        yield (slice(first, last), *(slice(None) for _ in shape[1:]))
-    if left:
-        yield from ((last, *index) for index in _boxes(shape[1:], 0, left))
+        axis = self.axis % n_axes
+        sides = tuple(int(n) if i == axis else 1 for i, n in enumerate(stack.shape))
+        others = [i for i in range(n_axes) if i != axis]
+        rows = StackRows(stack, sides, others[-2:][0], name=name, elements=elements)
+        if mask is None:
+            return rows
+        pixels = tuple(stack.shape[i] for i in others)
+        return some_rows(rows, check_mask(mask, pixels, stack, name).ravel(), "pixel")

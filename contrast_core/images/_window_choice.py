@@ -1,35 +1,29 @@
 """Choice of the windows' shape for a background: squares, or strips along its lines.
 
-A line is long, and a square window shows little of it: a strip along the lines shows more. The
-shape is chosen under which held-out background pixels are most likely. The background area is cut
-across the lines into two halves. The covariance of the windows in one half gives the log-likelihood
-per pixel of the windows in the other half. The strength of the background is fitted in each window.
+A line is long, and a square window shows little of it: a strip along the lines shows more. A
+background consists of lines if most of its variance is in the means along one axis, which is so
+for lines of any brightness, and if it is not smooth.
 """
 
 from __future__ import annotations
 
-from itertools import product
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
 
 from contrast_core._validation import FloatArray
-from contrast_core.feedback import Progress, with_progress
-from contrast_core.images._patches import Patches
 from contrast_core.images._sampling import BoolArray
-from contrast_core.images._scale_mixture import RIDGE
 from contrast_core.images._stacks import Stack
-from contrast_core.images._stationary import Eigenbasis, log_likelihood, stationary_part
+from contrast_core.images._stationary import stationary_part
 from contrast_core.moments import SecondMoments
 
-_SQUARE = (16, 16)
+SQUARE = (16, 16)
+SMOOTH = 0.6  # share of the variance after a Gaussian filter of 3 pixels; haze has 0.63 and more
 _STRIPS = ((64, 6), (6, 64))
-_GAIN = 0.065  # nats per pixel; a smaller gain does not lower the error of the image
+_LINES = 0.6  # share of the variance in the means along an axis: 0.7 for curtains, 0.5 for grids
+_BROAD = 0.5  # share of the smooth variance from which squares are better for broad lines
 _LONGER = 1.25  # least length of the area along a strip, relative to the strip's length
 _FEW_LINES = 1.3  # an area shows few lines: this factor keeps their variance out of the signal
 _LARGEST = 512  # largest side of the area that is examined, in pixels
-_WINDOWS = 4096  # number of evenly spread windows whose likelihood is computed
 
 
 def stationary_moments(moments: SecondMoments, sides: tuple[int, ...]) -> SecondMoments:
@@ -55,9 +49,7 @@ def stationary_moments(moments: SecondMoments, sides: tuple[int, ...]) -> Second
     return SecondMoments(moments.n_samples, mean, covariance)
 
 
-def window_size(
-    stack: Stack, mask: BoolArray | None, progress: Progress = False
-) -> tuple[int, int]:
+def window_size(stack: Stack, mask: BoolArray | None) -> tuple[int, int]:
     """Return the height and width of windows that suit a background.
 
     Parameters
@@ -66,17 +58,30 @@ def window_size(
         Image or stack that shows the background.
     mask : ndarray of bool, optional
         True for pixels that show only background, in all images or in each.
-    progress : bool or callable, default=False
-        As for `Sampling.map`.
     """
-    image, inside = one_image(stack, mask)
-    gains = {size: _gain(image, inside, size, progress) for size in _STRIPS}
-    best = max(gains, key=lambda size: gains[size])
-    return best if gains[best] > _GAIN else _SQUARE
+    area, inside = one_image(stack, mask)
+    variance = (area**2).sum()
+    for strip in _STRIPS:
+        along = int(np.argmax(strip))
+        counts = inside.sum(axis=along)
+        lines = (area.sum(axis=along) ** 2 / np.maximum(counts, 1)).sum()
+        long_enough = inside.any(axis=1 - along).sum() >= _LONGER * max(strip)
+        if long_enough and lines > _LINES * variance and smooth_share(area, inside) < _BROAD:
+            return strip
+    return SQUARE
+
+
+def smooth_share(area: FloatArray, inside: BoolArray) -> float:
+    """Return the share of an area's variance that a Gaussian filter of 3 pixels leaves."""
+    variance = float(area[inside].var())
+    return float(gaussian_filter(area, 3)[inside].var()) / variance if variance > 0 else 0.0
 
 
 def one_image(stack: Stack, mask: BoolArray | None) -> tuple[FloatArray, BoolArray]:
-    """Return the image with most background, cropped to the background, and its mask."""
+    """Return the image with most background, cropped to the background, and its mask.
+
+    The mean of the background is subtracted, and pixels outside of the background are zero.
+    """
     height, width = (int(n) for n in stack.shape[-2:])
     leading = tuple(int(n) for n in stack.shape[:-2])
     masks = np.ones((height, width), dtype=bool) if mask is None else mask
@@ -91,59 +96,5 @@ def one_image(stack: Stack, mask: BoolArray | None) -> tuple[FloatArray, BoolArr
         slice(rows[0], min(rows[-1] + 1, rows[0] + _LARGEST)),
         slice(columns[0], min(columns[-1] + 1, columns[0] + _LARGEST)),
     )
-    return np.asarray(stack[(*index, *box)], np.float64), masks[box]
-
-
-class _Half(NamedTuple):
-    """Centred windows of one half of an area, and their stationary covariance."""
-
-    windows: NDArray[np.floating]
-    covariance: Eigenbasis
-
-
-def _gain(
-    image: FloatArray, inside: BoolArray, strip: tuple[int, int], progress: Progress
-) -> float:
-    """Return the gain in log-likelihood per held-out pixel of strips over squares, in nats.
-
-    The smaller gain of the two halves is returned, since a single gain may be due to chance. If the
-    area is hardly longer than a strip, it holds too few strips to compare, and the gain is -inf.
-    """
-    across = 0 if strip[0] < strip[1] else 1
-    if inside.any(axis=across).sum() < _LONGER * max(strip):
-        return -np.inf
-    places = np.flatnonzero(inside.any(axis=1 - across))
-    if not len(places):
-        return -np.inf
-    middle = (places[0] + places[-1] + 1) // 2
-    first = np.arange(inside.shape[across]) < middle
-    sides = [
-        inside & (first if across else first[:, None]),
-        inside & ~(first if across else first[:, None]),
-    ]
-    parts = list(product((strip, _SQUARE), sides))
-    halves = []
-    for size, side in with_progress(parts, len(parts), "choose windows", progress):
-        try:
-            halves.append(_half(image, side, size))
-        except ValueError:  # no window fits
-            return -np.inf
-    pairs = [(halves[i], halves[j]) for i, j in ((0, 1), (1, 0), (2, 3), (3, 2))]
-    shown = with_progress(pairs, len(pairs), "choose windows", progress)
-    long, other_long, square, other_square = (_log_likelihood(*pair) for pair in shown)
-    return float(min(long - square, other_long - other_square))
-
-
-def _half(image: FloatArray, inside: BoolArray, size: tuple[int, int]) -> _Half:
-    rows = Patches(size, 1).rows(image, inside)
-    step = max(1, rows.shape[0] // _WINDOWS)
-    windows = rows.take(np.arange(0, rows.shape[0], step)).load()
-    windows = windows - windows.mean()
-    return _Half(windows, stationary_part(windows.T @ windows / len(windows), size))
-
-
-def _log_likelihood(fitted: _Half, judged: _Half) -> float:
-    """Return the log-likelihood per pixel of one half under the covariance of the other half."""
-    values, vectors = fitted.covariance
-    power = (judged.windows @ vectors) ** 2
-    return log_likelihood(power, values + RIDGE * values.mean()) / power.size
+    area, inside = np.asarray(stack[(*index, *box)], np.float64), masks[box]
+    return np.where(inside, area - area[inside].mean(), 0.0), inside

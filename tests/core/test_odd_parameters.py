@@ -227,7 +227,6 @@ TABLE = [
     *function(pairing.neighbor_pairs, X=X, positive=Y),
     *function(pairing.pairing_basis, X=X, within=np.zeros(40)),
     *function(pairing.scaled_features, X=X),
-    *function(images.rows_to_stack, rows=RNG.normal(size=(4, 5))),
     *function(images.weight_maps, estimator=FITTED),
     *function(datasets.make_toy),
     *function(datasets.make_four_groups),

@@ -154,22 +154,6 @@ def digits_on_photographs(n_frames: int) -> Film:
     return Film(data.foreground, data.background, data.clean, (28, 28))
 
 
-def blobs_on_photographs(n_frames: int, rng: np.random.Generator) -> Film:
-    """Return two bright blobs at random places on crops of photographs.
-
-    The signal has no low rank.
-    """
-    data = digits_on_photos(n_frames)
-    crops, behind = data.foreground - data.clean, data.background
-    y, x = np.mgrid[:28, :28]
-    clean = np.zeros((n_frames, 28, 28))
-    for _ in range(2):
-        cy, cx = rng.uniform(3, 25, size=(2, n_frames, 1, 1))
-        clean += 0.5 * np.exp(-((y - cy) ** 2 + (x - cx) ** 2) / (2 * 1.5**2))
-    clean = clean.reshape(n_frames, -1)
-    return Film(crops + clean, behind, clean, (28, 28))
-
-
 TWITCHING = (7, 9)  # height and width of the frames of `twitching_square`
 
 

@@ -197,8 +197,8 @@ def test_valid_results_of_a_mapped_function(sampling: Any) -> None:
 KERNEL = cc.KernelCPCA(2, alpha=1.0).fit(STACK.reshape(6, -1), background=BEHIND.reshape(6, -1))
 NO_COUNTS = ["3", None, 2.5, [3], True, np.True_, np.nan, np.inf, 10**400, np.array([1, 2]), 2j, {}]
 ARGUMENTS: dict[str, tuple[Callable[[Any], Any], list[Any], str]] = {
-    "size": (Patches, [*NO_COUNTS, 0, -1, (), (8,), (8, 2.5), (8, 0), (8, 10**400)], "size="),
-    "stride": (lambda v: Patches(4, v), [*NO_COUNTS, 0, -1, 5], "stride="),
+    "size": (Patches, [*NO_COUNTS, 0, -1, (), (8,), (8, 2.5), (8, 0), (8, 10**400)], "size"),
+    "stride": (lambda v: Patches(4, v), [*NO_COUNTS, 0, -1, 5], "stride"),
     "stride of a box": (lambda v: Patches((4, 9), v), [5, 9], "4 x 9 .* from 1 to 4"),
     "axis": (Channels, [*NO_COUNTS, 64, -65], "axis"),
     "elements": (lambda v: SMALL.rows(STACK, elements=v), ["3", 2.5, True, 0, -1], "elements"),

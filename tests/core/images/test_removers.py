@@ -25,7 +25,6 @@ MAKE: dict[str, Any] = {
     "windows": StructuredBackgroundRemover,
     "constant strength": partial(StructuredBackgroundRemover, background_strength="constant"),
     "frames": partial(FrameBackgroundRemover, TWITCHING),
-    "stationary": partial(FrameBackgroundRemover, TWITCHING, stationary_signal=True),
 }
 NAMES = [f"pixel {i}" for i in range(63)]
 X, Y, SIGNAL = twitching_square()
@@ -126,7 +125,7 @@ def test_bad_data_are_refused_and_leave_the_estimator_unfitted(
     ("remover", "error", "words"),
     [
         (StructuredBackgroundRemover(background_strength="fixed"), ValueError, "='fixed' is unkn"),  # type: ignore[arg-type]
-        (MAKE["frames"](stationary_signal=1), TypeError, "must be True or False, got 1"),
+        (MAKE["frames"](multiplicative=1), TypeError, "must be True or False, got 1"),
         (FrameBackgroundRemover((7, 8)), ValueError, r"\(7, 8\) has 56 pixels, but X has 63 feat"),
         (FrameBackgroundRemover((63,)), ValueError, r"\(63,\) has 1 axes; expected \(height, wi"),  # type: ignore[arg-type]
         (FrameBackgroundRemover((7.0, 9)), TypeError, "frame_shape must be an integer, got 7.0"),  # type: ignore[arg-type]
@@ -158,8 +157,8 @@ class OneLine(OwnBackground, FrameBackgroundRemover):
 
     multiplicative = False
 
-    def __init__(self, *, stationary_signal: bool = False) -> None:
-        self.stationary_signal = stationary_signal
+    def __init__(self) -> None:
+        pass
 
     @property
     def frame_shape(self) -> tuple[int, int]:  # type: ignore[override]
@@ -170,9 +169,7 @@ class OneLine(OwnBackground, FrameBackgroundRemover):
         return super().fit(X, y, background=background)
 
 
-@pytest.mark.parametrize(
-    "remover", [Windows(), OneLine(), OneLine(stationary_signal=True)], ids=repr
-)
+@pytest.mark.parametrize("remover", [Windows(), OneLine()], ids=repr)
 def test_scikit_learns_own_checks(remover: Any) -> None:
     check_estimator(remover, on_skip=None)
 

@@ -215,9 +215,9 @@ def test_pixels_that_are_no_numbers_are_refused_where_they_count(sampling: Any, 
 def test_errors_say_where_the_pixels_are() -> None:
     image = numbers((2, 40, 40))
     image[1, 25, 3] = np.inf
-    with pytest.raises(ValueError, match=r"first in rows 24 to 31 of image 1"):
+    with pytest.raises(ValueError, match=r"first in \[1, 24:32, 0:8\]"):
         Patches(size=8, stride=8).rows(image, elements=700).load()
-    with pytest.raises(ValueError, match=r"first at \[1\]"):
+    with pytest.raises(ValueError, match=r"first in \[1, 0:40, 0:40\]"):
         Frames().rows(image, elements=1).load()
 
 

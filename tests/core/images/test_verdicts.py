@@ -20,7 +20,7 @@ from contrast_core.images import (
     verdicts,
 )
 from contrast_core.images._blocks import wide_stride
-from contrast_core.images._verdicts import participation_ratio, resemblance
+from contrast_core.images._verdicts import participation_ratio
 from tests.core.images.pictures import PATTERNS, scene, white
 
 QUICK = Patches(size=8, stride=4)
@@ -56,8 +56,6 @@ def test_sound_swapped_and_empty_contrasts(pattern: str) -> None:
         (verdict,) = verdicts(blocks(alone[:, :85]), blocks(alone[:, 85:]))
         assert verdict.kind == "nothing found"
         assert 0.5 < verdict.value < verdict.threshold
-        verdict = verdicts(blocks(2 * alone[:, :85]), blocks(alone[:, 85:]))[0]
-        assert verdict.kind == "background resembles the signal"
 
 
 def test_camera_noise_has_no_structure() -> None:
@@ -67,31 +65,6 @@ def test_camera_noise_has_no_structure() -> None:
     assert verdict.value > 0.9
     assert "Noise2Void or BM3D" in verdict.sentence
     assert kinds(suppress_background(image, alone, sampling=QUICK).verdicts) == [verdict.kind]
-    resembling = verdicts(blocks(2 * alone[:, :85]), blocks(alone[:, 85:]))[0]
-    assert resembling.kind == "background resembles the signal"
-
-
-def test_resemblance_is_one_for_proportional_covariances_and_zero_for_disjoint_ones() -> None:
-    rng = np.random.default_rng(0)
-    D = 30
-
-    def found(foreground: Any, background: Any) -> float:
-        sides = (SecondMoments(1000, np.zeros(D), each) for each in (foreground, background))
-        return resemblance(*sides)
-
-    half = np.diag(np.repeat([1.0, 0.0], D // 2))
-    mixed = rng.normal(size=(D, D))
-    N = mixed @ mixed.T
-    noise = N + 0.03 * np.trace(N) / D * np.eye(D)
-    assert found(N + 5 * noise, N) == pytest.approx(1)
-    assert found(half + 9 * (np.eye(D) - half), half) < 0.1
-    assert found(N, N) == 0.0
-    # Compute the resemblance by its definition, from the covariances of signal and background.
-    S = np.diag(rng.random(D))
-    s, n = S / np.trace(S), noise / np.trace(noise)
-    error = 2 * np.trace(s @ np.linalg.inv(s + n) @ n)
-    for strength in (1e-3, 1, 1e3):
-        assert found(N + strength * S, N) == pytest.approx(error, rel=1e-6)
 
 
 def test_the_ratio_agrees_with_plain_numpy() -> None:

@@ -1,0 +1,95 @@
+"""Detection of smooth backgrounds, haze and illumination, which simple filters remove better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter, grey_opening
+
+from contrast_core._validation import FloatArray
+from contrast_core.images._sampling import BoolArray
+from contrast_core.images._stacks import Stack
+from contrast_core.images._verdicts import Verdict
+from contrast_core.images._window_choice import SMOOTH, one_image, smooth_share
+
+EXAMINED_SIDE = 192  # pixels of the part of an image that is examined
+_FINE = 0.27  # least share of the result's variance within 20 pixels; else the objects are smooth
+_MULTIPLIED = 0.2  # slope of log contrast over log brightness: 1 for illumination, 0 for haze
+
+
+def smooth_background(
+    model: Callable[[NDArray[Any]], FloatArray], stack: Stack, source: Stack, mask: BoolArray | None
+) -> tuple[bool, tuple[Verdict, ...]]:
+    """Return whether a background is smooth, and a verdict if a simple filter suits it better.
+
+    There is no verdict if the objects are as smooth as the background, because the filters would
+    remove them too.
+
+    Parameters
+    ----------
+    model : callable
+        Function from an image (height, width) to its signal over a background of zero.
+    stack : array of shape (..., height, width)
+        Image or stack that the background was removed from. At most 192 x 192 pixels are read.
+    source : array of shape (..., height, width)
+        Image or stack that shows the background.
+    mask : ndarray of bool, optional
+        True for the pixels of `source` that show only background.
+
+    Returns
+    -------
+    smooth : bool
+    verdicts : tuple of Verdict
+        At most one.
+    """
+    area, inside = one_image(source, mask)
+    share = smooth_share(area, inside)
+    if share <= SMOOTH:
+        return False, ()
+    image = _middle(stack)
+    signal = model(image)
+    fine = signal - gaussian_filter(signal, 20)
+    if not fine.var() > _FINE * signal.var():
+        return True, ()
+    slope = _contrast_slope(image, area)
+    if slope > _MULTIPLIED:
+        verdict = Verdict(
+            "smooth background",
+            "The background is smooth and multiplies: it is uneven illumination, of which this "
+            "method removes little. Divide the image by a flat field, or by a Gaussian blur of it "
+            "that is wider than the objects.",
+            slope,
+            _MULTIPLIED,
+        )
+    else:
+        verdict = Verdict(
+            "smooth background",
+            "The background is smooth and adds light: it is haze. For bright objects that are "
+            "smaller than it, a top-hat filter that is a little wider than the objects removes it "
+            "better.",
+            share,
+            SMOOTH,
+        )
+    return True, (verdict,)
+
+
+def _contrast_slope(image: FloatArray, area: FloatArray) -> float:
+    """Return the slope of the log contrast of fine detail over the log of the local brightness."""
+    fine = image - gaussian_filter(image, 2)
+    contrast = np.sqrt(gaussian_filter(fine**2, 10))
+    noise = float((area - gaussian_filter(area, 2)).std())
+    envelope = gaussian_filter(grey_opening(gaussian_filter(image, 1), 25), 10)
+    shown = (contrast > 2 * noise) & (envelope > 0)
+    if shown.sum() < 500 or np.ptp(envelope[shown]) == 0:
+        return 0.0
+    return float(np.polyfit(np.log(envelope[shown]), np.log(contrast[shown]), 1)[0])
+
+
+def _middle(stack: Stack) -> FloatArray:
+    """Return the middle of the middle image of a stack."""
+    starts = [max(0, (int(n) - EXAMINED_SIDE) // 2) for n in stack.shape[-2:]]
+    box = tuple(slice(start, start + EXAMINED_SIDE) for start in starts)
+    return np.asarray(stack[(*(int(n) // 2 for n in stack.shape[:-2]), *box)], np.float64)
