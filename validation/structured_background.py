@@ -142,8 +142,7 @@ def best_peer(image: Any, clean: Any) -> tuple[float, str]:
 def strong_lines(report: Report) -> None:
     """Scan lines and curtains of twice the cells' strength with little noise.
 
-    A stripe filter leaves less of the scan lines. It uses lines across the whole image, which hold
-    more information than the background area does.
+    A tuned stripe filter leaves 0.75 to 1.3 times the error of scan lines.
     """
     for channel, name in enumerate(CHANNELS):
         clean, rng = clean_cells(larger_data(), channel), np.random.default_rng(0)

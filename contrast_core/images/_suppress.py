@@ -354,7 +354,7 @@ def _from_patches(
         smooth, better = smooth_background(
             lambda image: samples.map(remover.transform, image), part, source, mask
         )
-        if smooth:  # this verdict only restates that the background is smooth
+        if better:  # a smooth background with noise is not called camera noise as well
             found = tuple(each for each in found if each.kind != "unstructured background")
         found = (*found, *better)
     if not smooth and not found:
