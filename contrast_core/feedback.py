@@ -1,4 +1,4 @@
-"""Progress bars and warnings."""
+"""Progress bars, warnings, and the checks of arguments that the packages on the core share."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
 from contrast_core._validation import ContrastWarning
+from contrast_core._validation import check_choice as check_choice
+from contrast_core._validation import check_count as check_count
+from contrast_core._validation import check_flag as check_flag
+from contrast_core._validation import check_number as check_number
+from contrast_core._validation import check_path as check_path
+from contrast_core._validation import numbers_of as numbers_of
+from contrast_core._validation import shown as shown
 
 __all__ = ["Progress", "muted", "warn", "with_progress"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from anndata import AnnData
 
-from contrast_core._validation import shown
+from contrast_core.feedback import shown
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from contrast_core._validation import check_count, check_number, shown
+from contrast_core.feedback import check_count, check_number, shown
 from contrast_core.pairing import mixing_scores
 
 from ._arguments import check_anndata, is_among, listed

@@ -11,9 +11,8 @@ import scipy.sparse as sp
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from contrast_core._validation import check_choice, shown
 from contrast_core.contrast import effective_n_pairs
-from contrast_core.feedback import warn
+from contrast_core.feedback import check_choice, shown, warn
 from contrast_core.pairing import (
     PositivePairs,
     neighbor_pairs,

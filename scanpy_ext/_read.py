@@ -11,8 +11,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from contrast_core._validation import check_count, shown
-from contrast_core.feedback import warn
+from contrast_core.feedback import check_count, shown, warn
 from contrast_core.rows import Rows, rows_of
 
 from . import _keys, _values

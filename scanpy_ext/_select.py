@@ -11,8 +11,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from contrast_core._validation import shown
-from contrast_core.feedback import warn
+from contrast_core.feedback import shown, warn
 
 from ._arguments import check_anndata, is_among, listed, text
 

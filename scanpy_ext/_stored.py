@@ -11,7 +11,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from contrast_core._validation import shown
+from contrast_core.feedback import shown
 from contrast_core.spectral import LinearMap
 
 from . import _keys, _select

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from anndata import AnnData
 
-from contrast_core._validation import check_flag
+from contrast_core.feedback import check_flag
 
 from . import _keys
 from ._arguments import check_anndata, is_among

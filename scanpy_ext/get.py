@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 
-from contrast_core._validation import check_count, check_flag, shown
+from contrast_core.feedback import check_count, check_flag, shown
 
 from . import _keys
 from ._arguments import listed, text

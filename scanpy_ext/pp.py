@@ -7,8 +7,7 @@ from typing import Literal, cast
 import numpy as np
 from anndata import AnnData
 
-from contrast_core._validation import check_count
-from contrast_core.feedback import warn
+from contrast_core.feedback import check_count, warn
 from contrast_core.moments import FeatureMoments, split_feature_moments
 
 from . import _keys, _pairs, _read, _select, _values, _write

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from anndata import AnnData
 
-from contrast_core._validation import check_count
+from contrast_core.feedback import check_count
 
 from .. import _keys
 from .._docs import documented

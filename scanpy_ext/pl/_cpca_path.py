@@ -10,7 +10,7 @@ import scanpy as sc
 from anndata import AnnData
 from matplotlib.axes import Axes
 
-from contrast_core._validation import check_count, shown
+from contrast_core.feedback import check_count, shown
 
 from .. import _keys
 from .._arguments import is_among, listed

@@ -17,7 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from contrast_core._validation import check_count, check_number, numbers_of, shown
+from contrast_core.feedback import check_count, check_number, numbers_of, shown
 
 AxesGiven: TypeAlias = Axes | Sequence[Axes] | None
 Save: TypeAlias = str | PathLike[str] | bool | None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from anndata import AnnData
 
-from contrast_core._validation import check_count
+from contrast_core.feedback import check_count
 
 from .._docs import documented
 from ..get import loadings as loadings_table

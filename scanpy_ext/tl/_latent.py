@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from anndata import AnnData
 
 from contrast_core import CLVM, CVAE, save
-from contrast_core._validation import check_path
+from contrast_core.feedback import check_path
 
 from .. import _write
 from .._arguments import model_parameters, storable

@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from anndata import AnnData
 
-from contrast_core._validation import check_choice, check_flag
-from contrast_core.feedback import warn
+from contrast_core.feedback import check_choice, check_flag, warn
 from contrast_core.probabilistic import FactorModel
 
 from .. import _keys, _read, _select, _stored, _write

@@ -8,8 +8,7 @@ import numpy as np
 from anndata import AnnData
 
 from contrast_core import PCAPlus, PCAPlusPlus
-from contrast_core._validation import check_flag
-from contrast_core.feedback import muted
+from contrast_core.feedback import check_flag, muted
 from contrast_core.pairing import scaled_features
 from contrast_core.rows import load_into_memory
 

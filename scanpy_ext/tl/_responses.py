@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import false_discovery_control
 
 from contrast_core import condition_shift, responders
-from contrast_core._validation import check_number
-from contrast_core.feedback import warn
+from contrast_core.feedback import check_number, warn
 from contrast_core.rows import load_into_memory
 from contrast_core.significance import ConditionShift
 

@@ -17,7 +17,7 @@ from contrast_core import (
     condition_test,
     permutation_test,
 )
-from contrast_core._validation import check_choice
+from contrast_core.feedback import check_choice
 
 from .. import _keys, _select, _write
 from .._arguments import further, storable
