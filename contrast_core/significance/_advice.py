@@ -25,7 +25,9 @@ METHODS = ("PCA", "cPCA*", "cPCA", "whitening")  # the first method that is good
 COMPONENTS = (1, 2, 3, 5, 10, 20, 50)
 _N_FOLDS = 5
 _ENOUGH = 0.9  # a method is good enough if it holds at least this share of the largest excess
-_WEAKER_RIDGE = 0.4  # whitening's ridge over that of cPCA*: a tenth of the mean background variance
+# The ridge of whitening divided by the ridge of cPCA*. The ridge of whitening is therefore a tenth
+# of the mean background variance.
+_WEAKER_RIDGE = 0.4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,8 +59,8 @@ class ContrastAdvice(ShortRepr):
     def advised(self) -> list[str]:
         """Return the method to use for each number of components.
 
-        It is the first of PCA, cPCA*, cPCA and whitening that holds at least 90% of the largest
-        excess, and PCA if no method holds any.
+        This is the first of PCA, cPCA*, cPCA and whitening that holds at least 90% of the largest
+        excess. It is PCA if no method has a positive excess.
         """
         largest = np.maximum(self.excess.max(axis=1, keepdims=True), 0.0)
         enough = (self.excess >= _ENOUGH * largest) | (largest == 0)
@@ -120,19 +122,20 @@ def contrast_advice(
     r"""Compare PCA, cPCA*, cPCA and whitening by the excess variance that they hold.
 
     A fifth of the units is left out at a time. Each method is fitted to the other units, without
-    labels, and gives k directions, the rows of V. The other units also give the covariance of the
-    background along these directions, :math:`S = V (C_Y + \tau I) V^\top`, with the ridge
-    :math:`\tau` of cPCA*. The left-out rows are then projected on V, in coordinates in which S is
-    the identity. Let :math:`\bar x` be the squared distance of left-out foreground rows from the
-    foreground mean of the other units, averaged over units, and :math:`\bar y` the same for the
+    labels, and gives k directions, the rows of V. The covariance of the background along these
+    directions, :math:`S = V (C_Y + \tau I) V^\top`, is also computed from the other units. Its
+    ridge :math:`\tau` is the ridge of cPCA*. The left-out rows are then projected on V, in
+    coordinates in which S is the identity. The squared distance of each left-out foreground row
+    from the foreground mean of the other units is averaged within each unit and then over units.
+    Let :math:`\bar x` be this average, and let :math:`\bar y` be the same average for the
     background. The excess is
 
-    .. math:: k \, \frac{\bar x - \bar y}{\bar y + \tau \operatorname{tr} S^{-1}} ,
+    .. math:: k \, \frac{\bar x - \bar y}{\bar y + \tau \operatorname{tr} S^{-1}} .
 
     This is the difference of the foreground and background variances, divided by the background
     variance plus the ridge, and summed over k directions. It depends on the subspace only, not on
-    its basis. The variances come from units that did not choose V, so overfitting cannot enlarge
-    the excess.
+    its basis. V is not fitted to the units whose variances are measured, so overfitting cannot
+    enlarge the excess.
 
     Parameters
     ----------
@@ -154,8 +157,8 @@ def contrast_advice(
     Raises
     ------
     ValueError, TypeError
-        If the datasets have different features, only one of them has units, or one has a single
-        unit.
+        If the datasets have different features, only one of them has units, or one of them has a
+        single unit only.
 
     Notes
     -----
@@ -242,7 +245,7 @@ def _directions(
 def _whitened(
     directions: list[list[FloatArray]], background: SecondMoments, ridge: float
 ) -> list[list[FloatArray]]:
-    """Return bases of the same subspaces in which background plus ridge is the identity matrix."""
+    """Return bases of the same subspaces in which the background covariance plus ridge is I."""
     return [
         [
             np.linalg.solve(

@@ -121,7 +121,7 @@ def bootstrap_stability(
         ``alpha = gamma'``, which has the same components.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Foreground and background rows, not moments. Without units, the background may be a list of
-        several datasets, which are mixed as by `CPCA.fit`, each about its own mean.
+        several datasets. They are mixed as in `CPCA.fit`, each centred at its own mean.
     units, background_units : array-like of shape (n,) and (m,), optional
         The donor, animal or other unit that each row belongs to; units are drawn as a whole. A
         label that occurs in both datasets is one unit, which is drawn for both at once. Without
@@ -139,8 +139,8 @@ def bootstrap_stability(
     random_state : int, Generator or None, default=None
         Seed of the resampling.
     progress : bool or callable, default=False
-        Whether to show a progress bar of tqdm; or a callable that is used in place of tqdm, as
-        ``progress(iterable, total=, desc=)``.
+        Whether to show a progress bar of tqdm. A callable is used in place of tqdm, and is called
+        as ``progress(iterable, total=, desc=)``.
 
     Returns
     -------
@@ -157,8 +157,10 @@ def bootstrap_stability(
 
     Notes
     -----
-    Stability is not significance. A component can be stable although it is noise in a few features,
-    or although a single unit dominates it. Each unit is reduced to its moments only once.
+    A stable component need not be significant. It can be stable even if it is only the noise of a
+    few features, or if a single unit dominates it.
+
+    The moments of each unit are computed only once.
 
     References
     ----------

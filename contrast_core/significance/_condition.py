@@ -1,4 +1,4 @@
-"""Permutation test of a condition, which permutes the labels of donors or parts of donors."""
+"""Permutation test of a condition, which permutes the labels of donors or of their two parts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def condition_test(
     random_state: int | np.random.Generator | None = None,
     progress: Progress = False,
 ) -> PermutationTest:
-    r"""Test whether a condition makes a component, by permuting which donors were treated.
+    r"""Test whether a condition causes a component, by relabelling which donors were treated.
 
     `permutation_test` asks whether two datasets have the same covariance, and ignores their means.
     This test includes the difference between the means. X holds the rows of treated donors
@@ -59,8 +59,9 @@ def condition_test(
     .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
         p_j = \frac{\#\{\text{relabellings}: T_j^{(b)} \ge T_j\}}{\#\{\text{relabellings}\}} ,
 
-    where the relabellings include the original labels. As in `permutation_test`, component j is
-    found at the automatic contrast of one component, after the earlier components are removed.
+    where the relabellings include the original labels. As in `permutation_test`, component j is the
+    leading direction after the earlier components are removed, at the automatic contrast strength
+    for one component.
 
     A donor with rows in both sets has two parts, which are swapped. The mean of the two parts is
     subtracted from both. Donors with rows in one set only are not centred.
@@ -79,12 +80,13 @@ def condition_test(
         If True, the foreground consists of all rows, so that it contains the difference between the
         means. If False, it consists of the rows of X alone.
     n_permutations : int, default=999
-        Number of random relabellings. If there are no more than that many in total, all are used.
+        Number of random relabellings. If no more than `n_permutations` relabellings exist, all of
+        them are used.
     random_state : int, Generator or None, default=None
         Seed of the relabellings, and of the rows that are left out (see the notes).
     progress : bool or callable, default=False
-        Whether to show a progress bar of tqdm; or a callable that is used in place of tqdm, as
-        ``progress(iterable, total=, desc=)``.
+        Whether to show a progress bar of tqdm. A callable is used in place of tqdm, and is called
+        as ``progress(iterable, total=, desc=)``.
 
     Returns
     -------
@@ -97,8 +99,8 @@ def condition_test(
         If there are fewer than 20 relabellings, so that no p-value can reach 0.05. The smallest
         designs with at least 20 are 3 donors against 3, 1 against 19, and 5 donors with rows in
         both sets (32 relabellings). The error is also raised if some donors have rows in one set
-        only but no donor has rows in the other set only, and in the cases in which
-        `permutation_test` raises it.
+        only while no donor has rows in the other set only. In addition, it is raised in the cases
+        in which `permutation_test` raises it.
     TypeError
         In the cases in which `permutation_test` raises it.
 
@@ -111,18 +113,19 @@ def condition_test(
     -----
     If the condition has no influence on how a donor's rows are drawn, the first component's p-value
     at an automatic contrast is exact. At a given contrast it is approximate, because both sets are
-    scaled to the total variances of the data. The p-values of later components are approximate too,
-    because the earlier components are those of the data.
+    scaled to the total variances of the original sets. The p-values of later components are
+    approximate too, because the same earlier components are removed in every relabelling: those of
+    the original labels.
 
     The moments of a donor with few rows are noisy. If the treated donors had more rows than the
     controls, the noise alone would distinguish the two sets. Rows are therefore left out at random,
-    so that both parts of a donor have equally many rows. For donors with rows in one set only, the
-    median number of rows is computed in each set, and no such donor keeps more rows than the
-    smaller median.
+    so that both parts of a donor have equally many rows. Among donors with rows in one set only,
+    the median number of rows of a donor is computed for each set. None of these donors keeps more
+    rows than the smaller of the two medians.
 
-    Rows without units are stored as a dense matrix. Donors are reduced to their moments once, which
-    takes (number of units) times D^2 numbers, in single precision from 700 features on. Each
-    relabelling is then one small eigenproblem.
+    Rows without units are stored as a dense matrix. The moments of every donor are computed once,
+    and each relabelling is then one small eigenproblem. The moments take (number of units) times
+    D^2 numbers, which are stored in single precision from 700 features on.
 
     References
     ----------
@@ -205,7 +208,10 @@ def _units(samples: TwoSamples) -> Units:
 
 @dataclass
 class _DeflatedUnits(Deflation):
-    """Deflation of the stacked units of both datasets; if `pooled`, all units are foreground."""
+    """Deflation of the stacked units of both datasets.
+
+    If `pooled` is True, all units belong to the foreground. `given` marks the treated units.
+    """
 
     given: NDArray[np.bool_] = field(kw_only=True)
     pooled: bool = field(kw_only=True)
@@ -228,7 +234,7 @@ class _DeflatedUnits(Deflation):
         return self.relabelled(lambda j: (x[j:, j:], y[j:, j:]))
 
     def _sets(self, is_treated: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-        """Return the covariances of foreground and background, in which all units count equally."""
+        """Return the covariances of foreground and background, with equal weights of all units."""
         [units] = self.units
         is_foreground = np.ones_like(is_treated) if self.pooled else is_treated
         x = self.pooled_covariance

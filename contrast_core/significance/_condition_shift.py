@@ -1,9 +1,9 @@
 """Measure on held-out rows whether a condition moves the rows, and how far.
 
-The direction in which the rows of a foreground differ from those of a background is Fisher's
-linear discriminant, with the background's covariance on the leading principal components of both,
-conditioned by a ridge. All measurements along this direction use rows that had no part in choosing
-it: donors, or fifths of the rows, are held out in turn.
+The direction in which foreground and background differ is Fisher's linear discriminant. It uses the
+background's covariance along the leading principal components of all rows, plus a ridge. Donors, or
+fifths of the rows, are held out in turn. Each block of held-out rows is measured along the
+direction that was computed from the other blocks.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ from contrast_core._validation import (
 from contrast_core.moments import FeatureMoments
 from contrast_core.rows import rows_of
 
-_COMPONENTS = 50  # principal components of both datasets
-_RIDGE = 4.0  # times the mean variance of a feature
-_PASSES = 3  # of the randomised decomposition
-_FOLDS = 5  # parts of the rows that are held out in turn where there are no units
-FEWEST_ROWS = 10  # rows of each dataset, and of each unit that is used
-FEWEST_UNITS = 3
-# Without an effect the mean over blocks is a degenerate U-statistic: the product of every two
-# blocks enters twice, which doubles its variance, and it is skewed, which takes half as much again.
-# With the factor 3 one-sided tests at 5% reject in 4% to 6% of nulls (3 to 5 donors in pairs, 4
-# against 4, or fifths of 40 to 100 rows from t distributions; 300 draws each), with 2 in 5% to 9%.
+_COMPONENTS = 50  # largest number of principal components of all rows
+_RIDGE = 4.0  # ridge, in units of the mean variance of a feature
+_PASSES = 3  # power iterations of the randomised singular value decomposition
+_FOLDS = 5  # number of parts of the rows that are held out in turn if there are no units
+FEWEST_ROWS = 10  # smallest number of rows of a dataset, and of a unit that is used
+FEWEST_UNITS = 3  # smallest number of units of a comparison
+# Without an effect, the mean over blocks is a degenerate U-statistic. The product of every two
+# blocks enters it twice, which doubles its variance. It is also skewed, which makes a further
+# factor of 1.5 necessary, so that the factor is 3 in all. With the factor 3, one-sided tests at 5%
+# reject 4% to 6% of true null hypotheses; with the factor 2, they reject 5% to 9%. These rates were
+# measured with 3 to 5 paired donors, with 4 donors against 4, and with fifths of 40 to 100 rows
+# from t distributions (300 draws each).
 _VARIANCE_FACTOR = 3.0
 
 
@@ -49,8 +51,8 @@ class ConditionShift:
     Parameters
     ----------
     effect : float
-        Held-out difference of the means along the direction, in standard deviations of the
-        background; 0 in expectation where the condition does nothing.
+        Difference of the held-out means along the direction, in standard deviations of the
+        background. Its expectation is 0 if the condition does nothing.
     effect_low, effect_high : float
         Ends of the confidence interval of the effect. The expected effect is never negative, so
         the upper end is at least 0.
@@ -63,12 +65,14 @@ class ConditionShift:
     left_out : tuple
         Names of the units that were left out, because they have fewer than ten rows in a dataset.
     direction : ndarray of shape (n_features,)
-        Direction of unit length from all blocks; the foreground has the larger mean along it.
+        Direction of unit length, computed from all blocks. The foreground has the larger mean along
+        it.
     resampled : ndarray of shape (n_resamples, n_features)
-        Directions from blocks that were drawn with replacement.
+        Directions of unit length, each computed from blocks that were drawn with replacement.
     foreground_scores, background_scores : ndarray of shape (n,) and (m,)
-        Scores of the rows along the direction that the other blocks chose: distances from the
-        background's mean, in its standard deviations. NaN for rows of units that were left out.
+        Score of each row along the direction that was computed from the other blocks. A score is
+        the distance from the background's mean, in standard deviations of the background. It is NaN
+        for rows of units that were left out.
     """
 
     effect: float
@@ -86,9 +90,10 @@ class ConditionShift:
     def ratio(self) -> tuple[float, float, float]:
         """Return the foreground : background ratio and the ends of its interval.
 
-        The ratio compares mean squared distances from the background's mean along the direction:
-        those of held-out rows of the foreground with those of rows of the background. It is 1 plus
-        the squared effect (minus, if the effect is negative), and about 1 without an effect.
+        The ratio is the mean squared distance of held-out foreground rows from the background's
+        mean, divided by the mean squared distance of background rows, both along the direction. It
+        is computed as 1 plus the squared effect, or 1 minus the squared effect if the effect is
+        negative. Without an effect, it is about 1.
         """
         effects = np.array([self.effect, self.effect_low, self.effect_high])
         ratio, low, high = np.maximum(1 + effects * np.abs(effects), 0).tolist()
@@ -97,8 +102,8 @@ class ConditionShift:
     def stability(self, n_top: int = 10) -> FloatArray:
         """Return how often each feature is among those with the largest loadings, (n_features,).
 
-        This is the share of the resampled directions in which the feature has one of the `n_top`
-        largest absolute loadings, and the sign that it has in `direction`.
+        This is the share of the resampled directions in which the loading of the feature is one of
+        the `n_top` largest in absolute value, and has the same sign as in `direction`.
         """
         n_top = min(check_count(n_top, "n_top"), len(self.direction))
         size = np.abs(self.resampled)
@@ -117,34 +122,38 @@ def condition_shift(
     n_resamples: int = 100,
     random_state: int | np.random.Generator | None = None,
 ) -> ConditionShift:
-    r"""Measure how far a condition moves rows, on rows that did not choose the direction.
+    r"""Measure how far a condition moves rows, on rows that were not used to find the direction.
 
-    With the difference d of the two means and the background's covariance :math:`C_Y` on the
-    leading principal components of all rows, the direction is Fisher's discriminant
+    Let d be the difference of the two means, and let :math:`C_Y` be the covariance of the
+    background along the leading principal components of all rows. The direction is Fisher's
+    discriminant
 
     .. math:: v \propto (C_Y + \tau I)^{-1} d ,
 
-    where :math:`\tau` is four times the mean variance of a feature. Each entry of d is shrunk by
-    the factor :math:`1 - 1/z^2` if this is positive, and else to 0, where z is its size in standard
-    errors. The direction maximises the ratio of the variance between the two means to the variance
-    within the background. Each block of rows is held out in turn, and the difference :math:`s_b` of
-    its two means is taken along the direction that the other blocks chose. The effect is the mean
-    of the :math:`s_b`. Its interval and p-value are those of Student's t over blocks, with the
-    variance of the mean multiplied by 3, because without an effect the product of every two blocks
-    counts twice and their sum is skewed. The expected effect is never negative, since the direction
-    is an estimate of the difference that is measured along it. The upper end of the interval is
-    therefore at least 0.
+    where :math:`\tau` is four times the mean variance of a feature. It maximises the ratio of the
+    variance between the two means to the variance within the background. To reduce noise, each
+    entry of d is first shrunk. If the entry is z standard errors large, it is multiplied by
+    :math:`1 - 1/z^2`, or set to 0 if this factor is negative.
+
+    Each block of rows is held out in turn, and the direction is computed from the other blocks. Let
+    :math:`s_b` be the difference of the two means of block b along this direction. The effect is
+    the mean of the :math:`s_b`. Its interval and p-value come from Student's t distribution over
+    blocks. The variance of the mean is multiplied by 3 for two reasons: without an effect, the
+    product of every two blocks enters the mean twice, and the mean is skewed.
+
+    The expected effect is never negative, because the difference of the means is measured along a
+    direction that estimates this difference. The upper end of the interval is therefore at least 0.
 
     Parameters
     ----------
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Rows under the condition, and rows without it; no row is in both.
     units, background_units : array-like of shape (n,) and (m,), optional
-        The donor, animal or culture of each row. If units have rows in both datasets, each of them
-        is a block, whose rows are compared with each other. Otherwise, a block is made up of one or
-        more units of each dataset. Units with fewer than ten rows are left out. Without units, rows
-        are taken as independent, and the blocks are fifths of them; the interval then says nothing
-        about other donors.
+        The donor, animal or culture of each row. If there are units with rows in both datasets,
+        each of these units is a block, and its foreground rows are compared with its own background
+        rows. Otherwise, a block is made up of one or more units of each dataset. Units with fewer
+        than ten rows are left out. Without units, rows are treated as independent, and the blocks
+        are fifths of the rows. The interval then says nothing about other donors.
     level : float above 0, below 1, default=0.95
         Level of the confidence interval.
     n_resamples : int, default=100
@@ -159,19 +168,20 @@ def condition_shift(
     Raises
     ------
     ValueError
-        If the datasets do not fit together, contain NaN or do not vary, only one has units, one
-        has fewer than ten rows, or fewer than three units can be compared.
+        If the datasets have different features, contain NaN or do not vary. The error is also
+        raised if only one dataset has units, if a dataset has fewer than ten rows, or if fewer than
+        three units can be compared.
 
     See Also
     --------
-    responders : Which rows respond, from the scores.
-    condition_test : An exact test of a contrastive component by relabelled units.
+    responders : Estimate from the scores which rows respond.
+    condition_test : Test a contrastive component exactly, by relabelling units.
 
     Notes
     -----
-    There are at most 50 principal components, and at most half as many as the smaller dataset has
-    rows. Only the difference of the means counts: a condition that spreads the rows without moving
-    their mean has the effect 0.
+    The number of principal components is at most 50, and at most half the number of rows of the
+    smaller dataset. Only the difference of the means counts: a condition that spreads the rows
+    without moving their mean has the effect 0.
 
     References
     ----------
@@ -237,10 +247,10 @@ def condition_shift(
 
 
 class _Blocks(NamedTuple):
-    """Numbers of the rows that are held out together, and names of the units that they belong to.
+    """Blocks of rows that are held out together, and the names of their units.
 
-    Block b has the rows ``foreground[b]`` and ``background[b]``. If the blocks are paired, both are
-    rows of the same unit.
+    Block b consists of the foreground rows with the indices ``foreground[b]`` and the background
+    rows with the indices ``background[b]``. If the blocks are paired, both belong to the same unit.
     """
 
     foreground: list[NDArray[np.intp]]
@@ -256,7 +266,13 @@ def _blocks(
     background_units: ArrayLike | None,
     rng: np.random.Generator,
 ) -> _Blocks:
-    """Divide the rows of both datasets into blocks: units, or fifths of the rows without units."""
+    """Divide the rows of both datasets into blocks by their units or, without units, into fifths.
+
+    Raises
+    ------
+    ValueError
+        If fewer than three units can be compared.
+    """
     labels = check_both_labels((units, background_units), sizes)
     if labels is None:
         x, y = (np.array_split(rng.permutation(size), _FOLDS) for size in sizes)
@@ -296,22 +312,22 @@ def _blocks(
 def _held_out_scores(
     rows: tuple[Any, Any], directions: FloatArray, blocks: _Blocks
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the scores of all rows, each along the direction that the other blocks chose.
+    """Return the scores of all rows, along directions that were computed without their blocks.
 
     Parameters
     ----------
     rows : pair of arrays or sparse matrices
         Foreground and background.
     directions : ndarray of shape (B, D)
-        The direction that was chosen without each block.
+        Row b is the direction that was computed without block b.
     blocks : _Blocks
         The rows of each block.
 
     Returns
     -------
     pair of ndarrays of shape (n,) and (m,)
-        Distances from the background's mean in its standard deviations; NaN for rows without a
-        block.
+        Distances from the background's mean, in standard deviations of the background. They are NaN
+        for rows that are in no block.
     """
     n = len(directions)
     projected = np.asarray(rows[0] @ directions.T), np.asarray(rows[1] @ directions.T)
@@ -322,14 +338,15 @@ def _held_out_scores(
         centres = np.array([each.mean() for each in along])
         variance = np.array([each.var(ddof=1) for each in along])[others].mean()
         centre = centres[others].mean()
-        if blocks.paired:  # each unit is compared within itself, from its own zero
+        if blocks.paired:  # scores are measured from the background mean of their own unit
             centre = centres[b]
         else:  # differences among units count as variation of the background
             variance += ((centres[others] - centre) ** 2).mean()
         unit = np.sqrt(variance) if variance > 0 else 1.0
         for side, parts in enumerate((blocks.foreground, blocks.background)):
             scores[side][parts[b]] = (projected[side][parts[b], b] - centre) / unit
-    # The rows that were held out vary more along a direction than those that chose it.
+    # Held-out rows vary more along a direction than the rows from which it was computed. The scores
+    # are therefore divided by the standard deviation of the held-out background rows.
     held_out = [scores[1][part] for part in blocks.background]
     unit = np.sqrt(
         np.mean([each.var(ddof=1) if blocks.paired else np.mean(each**2) for each in held_out])
@@ -357,7 +374,7 @@ def _principal(x: Any, y: Any, rng: np.random.Generator) -> FloatArray:
 def _directions(
     rows: tuple[Any, Any], blocks: _Blocks, weights: FloatArray, basis: FloatArray
 ) -> FloatArray:
-    """Return Fisher's discriminant for each row of weights of the blocks (W, B), (W, D).
+    """Return Fisher's discriminants (W, D), one for each row of the blocks' weights (W, B).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Cross-fitted trace ratio: one half of the rows gives directions, the other half variances."""
+"""Cross-fitted trace ratio, with directions from one half of the rows, variances from the other."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CrossFittedRatio(ShortRepr):
 
     @property
     def relative(self) -> float:
-        """Return the ratio divided by the baseline, which is at most about 1 without an effect."""
+        """Return the ratio divided by the baseline; without an effect, it is at most about 1."""
         return self.ratio / self.baseline
 
 
@@ -64,16 +64,16 @@ def cross_fitted_ratio(
     random_state: int | np.random.Generator | None = None,
     **weights: Unpack[Weights],
 ) -> CrossFittedRatio:
-    r"""Estimate the size of an effect by a trace ratio on rows that did not choose the directions.
+    r"""Estimate the size of an effect by a trace ratio on rows that were not used for the fit.
 
     The automatic contrast (`contrast_core.contrast.trace_ratio_alpha`) is fitted to one half of the
-    rows and gives k directions V. The ratio along V is then computed from the covariances
-    :math:`C'` of the other half:
+    rows and gives k directions, the columns of V. The ratio along V is then computed from the
+    covariances :math:`C'` of the other half:
 
     .. math:: \frac{\operatorname{tr} V^\top C'_X V}{\operatorname{tr} V^\top C'_Y V + k\tau'} .
 
-    On the rows that chose V, this ratio would be large for any data. On the other half, it is at
-    most the baseline tr(C_X) / tr(C_Y) if both datasets have the same distribution. More precisely,
+    On the rows to which V is fitted, this ratio would be large for any data. On the other half, it
+    is at most the baseline tr(C_X) / tr(C_Y) if both datasets have the same distribution. In fact,
     it is the baseline times :math:`s / (s + \tau')`, where s is the variance along V and the ridge
     :math:`\tau'` is a quarter of the mean variance. If all directions have the same variance, this
     factor is 0.8.
@@ -82,23 +82,23 @@ def cross_fitted_ratio(
     ----------
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Foreground and background rows, not moments. Without units, the background may be a list of
-        several datasets, which are mixed as by `CPCA.fit`, each about its own mean.
+        several datasets. They are mixed as in `CPCA.fit`, each centred at its own mean.
     n_components : int, default=2
         Number of components of the contrast, k.
     units, background_units : array-like of shape (n,) and (m,), optional
         The donor or animal of each row. All rows of a unit stay in the same half. A label that
         occurs in both datasets is one unit. Without units, rows are treated as independent and
         stored as a dense matrix; if several rows come from the same donor, the ratio is then too
-        large. Neighbouring frames of a film are similar too. For a film, use as units stretches
-        that are longer than its events, such as ``np.arange(n_frames) // 500``. Use different
-        labels in the background, such as ``-1 - np.arange(n_frames) // 500``.
+        large. Neighbouring frames of a film are similar too. For a film, let each unit be a stretch
+        of frames that is longer than the events of the film, as in ``np.arange(n_frames) // 500``.
+        Use different labels in the background, such as ``-1 - np.arange(n_frames) // 500``.
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
         A weight for each row, as for `CPCA.fit`; for several backgrounds, a list of such arrays. A
         row counts as one independent row, whatever its weight.
     background_mix : array-like of shape (number of backgrounds,), optional
         Share of each background in the mixture, as for `CPCA.fit`.
     n_splits : int, default=10
-        Number of random splits. In each split, both halves choose directions once.
+        Number of random splits. In each split, directions are fitted to each half once.
     random_state : int, Generator or None, default=None
         Seed of the splits.
 
@@ -109,15 +109,15 @@ def cross_fitted_ratio(
     Raises
     ------
     ValueError
-        If the datasets have different features, only one has units, or there are fewer than four
-        rows or two units to split.
+        If the datasets have different features, only one has units, or a dataset has fewer than
+        four rows or two units.
 
     Notes
     -----
     The ratio measures how large a contrast is. It does not show whether chance alone would give an
-    equally large contrast, because the spread of `ratios` comes from splits of one dataset only.
-    Units differ even without a condition: untreated blood cells of two donors give 1.1 to 1.4 times
-    the baseline. Therefore compare the ratio with that of background units against each other, and
+    equally large contrast, because all `ratios` come from splits of the same rows. Units differ
+    even without a condition: untreated blood cells of two donors give 1.1 to 1.4 times the
+    baseline. Therefore compare the ratio with the ratio between two groups of background units, and
     test significance by `permutation_test` or `condition_test`.
 
     References

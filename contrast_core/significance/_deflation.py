@@ -29,7 +29,7 @@ class Deflation:
     n_varying : int
         Number of features, or coordinates, that vary.
     units : tuple of Units
-        The units of the two datasets, one after the other or stacked into one.
+        The units of the two datasets, as two entries or stacked into one entry.
     """
 
     statistic: Statistic
@@ -57,7 +57,7 @@ class Deflation:
         return self
 
     def _given(self, j: int) -> tuple[FloatArray, FloatArray]:
-        """Return the covariances of the original data, in the coordinates from j on."""
+        """Return the covariances of both original datasets, in the coordinates from j on."""
         raise TypeError(f"{type(self).__name__} does not define the covariances of the data.")
 
     def relabelled(

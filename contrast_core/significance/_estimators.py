@@ -28,9 +28,9 @@ def fitted_on(
     X: MatrixLike,
     background: MatrixLike | Sequence[MatrixLike],
 ) -> MomentContrast:
-    """Return a clone of the estimator, fitted to the units.
+    """Return a clone of the estimator, fitted to the moments of the units.
 
-    The clone is fitted to the rows instead if there are more features than rows.
+    If there are more features than rows, the clone is fitted to the rows instead.
 
     Raises
     ------
@@ -95,8 +95,8 @@ def components_of(fitted: MomentContrast, samples: TwoSamples) -> FloatArray:
 def resampling(samples: TwoSamples) -> Iterator[None]:
     """Limit BLAS to one thread while many small problems are solved.
 
-    With several threads, small products and eigenproblems are hardly faster on an idle machine. On
-    a busy machine they are many times slower, because threads wait for each other.
+    Several threads hardly speed up small products and eigenproblems on an idle machine. On a busy
+    machine they make them many times slower, because the threads wait for each other.
     """
     small = samples.foreground.rows.shape[1] <= _SMALL
     with blas_threads() as blas, blas.limit(limits=1 if small else None):

@@ -124,20 +124,20 @@ def permutation_test(
     the background alone also contradicts this hypothesis. Relative to that direction, all other
     directions stand out in the foreground, so they are correctly significant.
 
-    Components are found one after the other. Component j is the leading direction at the automatic
-    contrast :math:`\alpha_j` of *one* component, after the earlier components are removed. (The
-    automatic contrast of two components would often be too strong to show the second one beside a
-    dominant first one.) Its statistic and p-value are
+    Components are found one after the other. Component j is the leading direction after the earlier
+    components are removed, at the automatic contrast :math:`\alpha_j` for *one* component. (If the
+    first component dominates, the automatic contrast for two components is often so strong that the
+    second component is not found.) The statistic and p-value of component j are
 
     .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
         p_j = \frac{1 + \#\{b : T_j^{(b)} \ge T_j\}}{1 + B} ,
 
     where :math:`\alpha_j` is chosen anew for every relabelling. Before relabelling, each dataset is
-    centred at its geometric median and divided by the median length of its rows (for units, the
-    median of their root mean squares). With means and total variances instead, a few long rows
-    would decide the result. The geometric median has a sampling error. Therefore, for every
-    relabelling, each dataset is shifted by a draw from the distribution of this error. Without
-    these shifts, tests with few units would be significant far too often.
+    centred at its geometric median and divided by the median length of its rows. For units, the
+    length is the root mean square length of their rows. If means and total variances were used
+    instead, a few long rows would decide the result. The geometric median has a sampling error.
+    Therefore, for every relabelling, each dataset is shifted by a draw from the distribution of
+    this error. Without these shifts, tests with few units would be significant far too often.
 
     Before the next component is found, the pattern :math:`C_X v_j` is projected out. The scores of
     the foreground on later components are then uncorrelated with the scores on component j. If
@@ -156,7 +156,7 @@ def permutation_test(
         gamma' is chosen once.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Foreground and background rows, not moments. Without units, the background may be a list of
-        several datasets, which are mixed as by `CPCA.fit`, each about its own mean.
+        several datasets. They are mixed as in `CPCA.fit`, each centred at its own mean.
     units, background_units : array-like of shape (n,) and (m,), optional
         The donor, animal or other unit that each row belongs to. Units are relabelled as a whole,
         and each counts the same, however many rows it has. A label that occurs in both datasets is
@@ -178,8 +178,8 @@ def permutation_test(
         Seed of the relabellings and of the shifts of the centres. Because of the shifts, p-values
         of few units are slightly random even if all relabellings are used.
     progress : bool or callable, default=False
-        Whether to show a progress bar of tqdm; or a callable that is used in place of tqdm, as
-        ``progress(iterable, total=, desc=)``.
+        Whether to show a progress bar of tqdm. A callable is used in place of tqdm, and is called
+        as ``progress(iterable, total=, desc=)``.
 
     Returns
     -------
@@ -189,10 +189,12 @@ def permutation_test(
     ------
     ValueError
         If the datasets have different features, a dataset is constant, only one dataset has units,
-        or a parameter is out of range; if there are fewer than 20 relabellings, so that no p-value
-        can reach 0.05; if some units occur in one dataset only, but no unit occurs in the other
-        dataset only; if a dataset does not vary once the earlier components are removed; or if the
-        strength cannot be tested ("denoise", inf).
+        or a parameter is out of range. The error is also raised
+
+        - if there are fewer than 20 relabellings, so that no p-value can reach 0.05;
+        - if some units occur in one dataset only, but no unit occurs in the other dataset only;
+        - if a dataset does not vary once the earlier components are removed;
+        - if the strength cannot be tested ("denoise", inf).
     TypeError
         If the estimator is not CPCA, CPCAStar or PCPCA, moments are given, or a parameter or label
         has the wrong type.
@@ -209,10 +211,11 @@ def permutation_test(
     centres, scales and the earlier components are estimated. At a nominal level of 5%, the measured
     level of the first component was 4% to 7% for 12 to 60 rows in 6 to 20 features (600 sets each
     of normal rows, of rows from a t distribution with 3 degrees of freedom, and of rows times a
-    lognormal variable). By unit it was 2% to 6%, for 4 against 4 to 9 against 9 units, also with t
-    distributions (250 sets each). P-values of later components are less accurate.
+    lognormal variable). When units were relabelled, the level was 2% to 6%. This was measured with
+    4 against 4 to 9 against 9 units, also with t distributions (250 sets each). P-values of later
+    components are less accurate.
 
-    Units are reduced to their moments once, which takes (number of units) times D^2 numbers. Rows
+    The moments of each unit are computed once and take (number of units) times D^2 numbers. Rows
     without units are stored as a dense matrix.
 
     References
@@ -260,14 +263,14 @@ def permutation_test(
 
 
 class _Sums(NamedTuple):
-    """Weight of some units of each dataset, and their sums of first and second moments."""
+    """Weights of some units of both datasets, and the sums of their first and second moments."""
 
     weights: tuple[float, ...]
     first: tuple[FloatArray, ...]
     second: tuple[FloatArray, ...]
 
     def covariance(self, j: int, scales: tuple[float, float]) -> FloatArray:
-        """Return the covariance in the coordinates from j on, of datasets divided by `scales`."""
+        """Return the covariance in the coordinates from j on, after a division by `scales`."""
         first = sum(part[j:] / scale for part, scale in zip(self.first, scales, strict=True))
         second = sum(
             part[j:, j:] / scale**2 for part, scale in zip(self.second, scales, strict=True)
@@ -318,7 +321,7 @@ class _DeflatedSamples(Deflation):
 
 
 def _centred(units: tuple[Units, Units], shared: NDArray[np.intp]) -> tuple[Units, Units]:
-    """Subtract the mean of its two parts from each shared unit, then the centre of each dataset."""
+    """Centre each shared unit at the mean of its two parts, then each dataset at its median."""
     means = [part.means.copy() for part in units]
     middle = (means[0][shared[:, 0]] + means[1][shared[:, 1]]) / 2
     for side in (0, 1):

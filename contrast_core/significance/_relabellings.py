@@ -23,6 +23,7 @@ class Relabellings:
 
     A unit that occurs in both datasets has two parts, which are either swapped or left in place.
     All other units are distributed freely, but each dataset keeps its number of units.
+    `n_distinct` is the number of distinct relabellings, and `total` is the number that is used.
     """
 
     samples: TwoSamples

@@ -262,7 +262,7 @@ def contrast_report(
     random_state : int, Generator or None, default=None
         Seed of all random numbers.
     progress : bool or callable, default=False
-        Whether to show progress bars of tqdm; or a callable that is used in place of tqdm, as
+        Whether to show progress bars of tqdm. A callable is used in place of tqdm, and is called as
         ``progress(iterable, total=, desc=)``.
 
     Returns
@@ -332,14 +332,17 @@ def contrast_report(
 
 
 def _other_strengths(fitted: Any) -> tuple[FloatArray, FloatArray]:
-    """Return the default strengths, and the largest angle of each subspace to the fitted one."""
+    """Return the default strengths, and for each the largest angle between its and our subspace.
+
+    Our subspace is the subspace of `fitted`. Angles are in radians.
+    """
     path: list[StrengthPath] = fitted.path()
     angles = [principal_angles(other.components_, fitted.components_)[0] for other in path]  # type: ignore[attr-defined]
     return np.array([other.strength_ for other in path]), np.array(angles)
 
 
 def _around(strengths: FloatArray, own: float, near: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask of the strengths in the contiguous range of near strengths around `own`."""
+    """Return a mask of the strengths around `own` up to the first strength that is not `near`."""
     far = strengths[~near]
     lower, upper = far[far < own], far[far > own]
     return np.asarray(

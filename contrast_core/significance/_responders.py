@@ -12,9 +12,9 @@ from scipy.special import expit, logit
 from contrast_core._validation import FloatArray, check_number, real_array
 from contrast_core.significance._condition_shift import _VARIANCE_FACTOR
 
-_ITERATIONS = 500
+_ITERATIONS = 500  # largest number of iterations of expectation maximisation
 _CLOSEST = 1.0  # smallest distance between the two means, in standard deviations
-_FEWEST = 10
+_FEWEST = 10  # smallest number of scores in each set
 _Z = 1.959964  # standard normal quantile of a 95% interval
 
 
@@ -56,8 +56,8 @@ class Responders:
         Parameters
         ----------
         rows, background_rows : index or mask, optional
-            The rows, and the background rows with which they are compared. By default, all rows are
-        used.
+            The rows, and the background rows with which they are compared. By default, all rows
+            are used.
 
         Returns
         -------
@@ -99,7 +99,7 @@ def responders(
     Parameters
     ----------
     scores, background_scores : array-like of shape (n,) and (m,)
-        Scores along a direction that these rows did not choose, such as those of
+        Scores along a direction that was computed without these rows, such as the scores of
         `condition_shift`. Responders have larger scores.
     level : float above 0, below 1, default=0.05
         Largest share of the background that may be called.
@@ -169,5 +169,5 @@ def responders(
 
 
 def _posterior(z: FloatArray, prior: float, shift: float) -> FloatArray:
-    """Return the posterior of the component with mean `shift`, against the one with mean 0."""
+    """Return the posterior probability of the component with mean `shift`; the other has mean 0."""
     return np.asarray(expit(logit(prior) + shift * z - shift**2 / 2))

@@ -26,7 +26,7 @@ _PLAN = Plan("dense", None, 0, "given", LIMITS)
 
 
 class Leading(NamedTuple):
-    """The leading component of two covariances."""
+    """The leading component of two covariances, and its statistic."""
 
     statistic: float
     direction: FloatArray  # (D,)
@@ -42,9 +42,9 @@ class Statistic:
     statistic is the method's leading eigenvalue.
 
     Without a given strength, the automatic alpha of one component is the largest ratio of
-    variances, :math:`\max_v v^\top P v / v^\top (Q + \tau I) v`. Both cPCA's leading component at
-    that alpha and cPCA*'s leading direction attain it. The statistic is alpha tr Q / tr P, which
-    does not depend on the scales of P and Q.
+    variances, :math:`\max_v v^\top P v / v^\top (Q + \tau I) v`. This maximum is attained by the
+    leading direction of cPCA*, and also by the leading component of cPCA at that alpha. The
+    statistic is alpha tr Q / tr P, which does not depend on the scales of P and Q.
 
     Parameters
     ----------
@@ -108,11 +108,11 @@ class Statistic:
         n_varying: int,
         given: Leading | None = None,
     ) -> Leading:
-        """Compute the statistic of covariances (D, D), given the total variances of the data.
+        """Compute the leading component of the covariances `x` and `y` (D, D), and its statistic.
 
-        `n_varying` is the number of features, or coordinates, that vary. `given` is the component
-        of the original data; with many features, it is the starting point of the search for the
-        component of relabelled data.
+        `totals` are the total variances of the original data. `n_varying` is the number of
+        features, or coordinates, that vary. `given` is the component of the original data. With
+        many features, the search for the component of relabelled data starts from it.
         """
         free = self.alpha is None and self.beta is None
         p, q = (
@@ -140,7 +140,10 @@ class Statistic:
     def _nearby(
         self, p: FloatArray, q: FloatArray, n_varying: int, given: Leading | None
     ) -> Components | None:
-        """Search near a known component; return None with few features or if the search fails."""
+        """Search for the component near `given`; return None if there are few features.
+
+        The pairs of the returned components are None if the search fails.
+        """
         budget, start = _PLAN.automatic_budget(len(p), 1), None if given is None else given.near
         if budget is None:
             return None

@@ -50,7 +50,7 @@ class Units:
 
     @property
     def weights(self) -> FloatArray:
-        """Return the weight of each unit, (U,), which is 1 for a donor with any number of rows."""
+        """Return the weight of each unit, (U,); donors weigh 1, however many rows they have."""
         return self.counts if self.covariances is None else np.ones(len(self))
 
     def centred(self) -> Self:
@@ -73,11 +73,11 @@ class Units:
         return replace(self, means=self.means - centre)
 
     def error_of_centre(self, draw: FloatArray) -> FloatArray:
-        """Return a draw of the error of the geometric median, given normal numbers (U,).
+        """Return a draw of the error of the geometric median, from standard normal numbers (U,).
 
         Let u be the vectors from the centre to the units. To first order, the error is the mean of
         ``u / norm(u)``, divided by the mean of ``1 / norm(u)``. A unit that is far away therefore
-        counts no more than the others.
+        counts no more than the other units.
         """
         lengths = np.linalg.norm(self.means, axis=1)
         pull = self.weights / np.maximum(lengths, 1e-9 * lengths.mean() + _SMALLEST)
@@ -184,9 +184,9 @@ class Units:
     def sums(
         self, chosen: NDArray[np.bool_], shift: FloatArray | float = 0.0
     ) -> tuple[float, FloatArray, FloatArray]:
-        """Return the weight of some units, and the sums of their first and second moments about 0.
+        """Return the weight of the chosen units, and the sums of their first and second moments.
 
-        The vector `shift` (D,) is first added to all units.
+        The vector `shift` (D,) is first added to all units. Second moments are about 0.
         """
         weights, means = self.weights[chosen], self.means[chosen] + shift
         first = weights @ means
@@ -197,7 +197,7 @@ class Units:
         return float(weights.sum()), first, second
 
     def mirrored(self, normal: FloatArray) -> Self:
-        """Reflect the units at the plane through 0 with this unit normal vector (D,)."""
+        """Reflect the units across the hyperplane through 0 with the unit normal vector (D,)."""
         means = self.means - 2 * np.outer(self.means @ normal, normal)
         if self.covariances is None:
             return replace(self, means=means)
@@ -263,7 +263,8 @@ class TwoSamples(NamedTuple):
     `shared` (S, 2) holds the indices, in each dataset, of the units whose label occurs in both.
     `n_varying` is the number of features that vary in at least one dataset. If there are more
     features than rows, `basis` (r, D) is an orthonormal basis of the span of all rows, and the rows
-    are stored in its coordinates. Otherwise `basis` is None.
+    are stored in its coordinates. Otherwise `basis` is None. `design` holds the weights that were
+    given.
     """
 
     foreground: Sample
@@ -349,9 +350,9 @@ def two_samples(
     ------
     ValueError
         If the datasets have different features, only one of them has units, or several backgrounds
-        are given with units; if weights are negative, or labels are missing or of the wrong number;
-        if a dataset has fewer than `fewest` units, is constant, or has variances outside the range
-        of float64.
+        are given with units. The error is also raised if weights are negative, or if labels are
+        missing or their number is wrong. In addition, it is raised if a dataset has fewer than
+        `fewest` units, is constant, or has variances outside the range of float64.
     TypeError
         If labels are of different types.
     """
@@ -399,7 +400,10 @@ def two_samples(
 def _weighted(
     rows: Any, weights: FloatArray | None
 ) -> tuple[Any, FloatArray | None, NDArray[np.bool_]]:
-    """Return the rows of positive weight, their weights scaled to mean 1, and a mask of them."""
+    """Return the rows of positive weight, their weights scaled to mean 1, and their mask.
+
+    Without weights, all rows are returned.
+    """
     if weights is None:
         return rows, None, np.ones(rows.shape[0], dtype=bool)
     used = weights > 0

@@ -1,4 +1,4 @@
-"""Methods by eigenvectors: contrasts of covariances, of kernels, of streams, of positive pairs."""
+"""Contrastive methods that compute eigenvectors, from rows, kernels, streams or positive pairs."""
 
 from contrast_core._linear_map import LinearMap
 from contrast_core.spectral._cpca import CPCA

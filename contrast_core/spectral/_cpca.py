@@ -41,13 +41,14 @@ from contrast_core.spectral._cpca_posterior import BinghamPosterior
 class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     r"""Contrastive PCA: directions of high foreground and low background variance.
 
-    The components are the top-k eigenvectors, by algebraic value, of the contrast of the two
-    covariances, each taken about its own mean and divided by its own number of rows,
+    The components are the eigenvectors with the k largest (most positive) eigenvalues of the
+    contrast of the two covariances,
 
     .. math:: C(\alpha) = C_X - \alpha\, C_Y .
 
-    ``alpha = 0`` is PCA of the foreground, and so is a fit without a background; ``alpha = inf`` is
-    PCA of the foreground within the null space of the background.
+    Each covariance is taken about its own mean and divided by its own number of rows. With
+    ``alpha = 0``, or without a background, the method is PCA of the foreground. With
+    ``alpha = inf``, it is PCA of the foreground within the null space of the background.
 
     Parameters
     ----------
@@ -56,28 +57,29 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     alpha : "auto", "denoise" or float from 0 to inf, default="auto"
         Contrast strength. "auto" takes the trace ratio with a shrunken background (see
         `contrast_core.contrast.trace_ratio_alpha`), which needs no labels and no random numbers.
-        "denoise" takes half of the automatic contrast of two components, whatever k is; it is
-        better for `denoise`, but separates groups less well.
+        "denoise" takes half of the automatic contrast for two components, whatever k is. It is
+        better for the method `denoise`, but separates groups less well.
     solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
         Algorithm. All solvers give the same result.
 
         - "eigh" forms the covariances of the features.
-        - "gram", for more features than rows, forms matrices in the span of all rows.
-        - "lanczos" forms no matrix, but searches by products with the rows. A result is accepted if
-          the residual divided by the gap bounds the sine of the error by 1e-8, or by what rounding
-          allows. This is no proof: a direction to which the random start happens to be orthogonal
-          would be missed.
-        - "auto" takes "gram" for more features than rows, else "eigh". It takes "lanczos" if rows
-          and features both exceed 10,000, and for a single finite contrast if both exceed 3,000 or
-          if few components of many sparse rows are wanted. If the search fails, "auto" falls back
-          to the others up to a size of 10,000.
+        - "gram" forms matrices in the span of all rows. It is meant for more features than rows.
+        - "lanczos" forms no matrix. It searches for the eigenvectors by products with the rows. A
+          result is accepted if the residual divided by the gap shows that the sine of the error is
+          at most 1e-8 (or the rounding error, if that is larger). This is no proof: a direction to
+          which the random start happens to be orthogonal would be missed.
+        - "auto" takes "gram" for more features than rows, and "eigh" otherwise. It takes "lanczos"
+          if rows and features both exceed 10,000. For a single finite contrast, it also takes
+          "lanczos" if both exceed 3,000, or if few components of many sparse rows are wanted. If
+          this search fails, "auto" uses "eigh" or "gram" instead, up to a size of 10,000.
 
-        "eigh" and "gram" solve small matrices by LAPACK. A matrix of 700 or more rows, at least 100
-        for each component, is solved by an iteration if that converges fast, and the inertia of the
-        matrix proves the result. Rows that are not in memory are read block by block; without a
-        covariance they are read again for every product or block of columns.
+        "eigh" and "gram" solve small matrices by LAPACK. A matrix with at least 700 rows, and at
+        least 100 rows for each component, is solved by an iteration if the iteration converges
+        fast. The result is then proved by the inertia of the matrix. Rows that are not in memory
+        are read block by block. If no covariance is formed, they are read again for every product
+        or block of columns.
     random_state : int or None, default=None
-        Seed of the start of "lanczos"; nothing else is random.
+        Seed of the start of "lanczos". Nothing else is random.
 
     Attributes
     ----------
@@ -86,8 +88,8 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     alpha_, strength_ : float
         The contrast strength used.
     contrastive_eigenvalues_ : ndarray of shape (k,)
-        Eigenvalues of C(alpha), descending, possibly negative; at ``alpha = inf`` the foreground
-        variances within the null space.
+        Eigenvalues of C(alpha), descending. Some may be negative. At ``alpha = inf``, they are the
+        foreground variances within the null space of the background.
     foreground_variance_, background_variance_ : ndarray of shape (k,)
         Variance of foreground and background along each component.
     contrast_index_ : ndarray of shape (k,)
@@ -97,11 +99,13 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments, SpanMoments or ProductMoments
-        Moments to which the data were reduced; `at` works from them. For "gram" and "lanczos" they
-        hold the rows, if possible without a copy: do not change the rows while `at` is in use.
+        Moments to which the data were reduced. `at` computes its results from them. For "gram" and
+        "lanczos", the moments hold the rows, without a copy if possible. Do not change the rows
+        while `at` is in use.
     solver_ : {"eigh", "eigsh", "search"}
-        The algorithm that found the eigenpairs: LAPACK ("eigh"), ARPACK's iteration with a proof
-        ("eigsh"), or the block search ("search"), whose result is proved if there is a matrix.
+        The algorithm that found the eigenpairs: LAPACK ("eigh"), ARPACK's iteration, whose result
+        is proved ("eigsh"), or the block search, whose result is proved if a matrix was formed
+        ("search").
     form_ : {"dense", "span", "products"}
         Form in which the covariances were held: as matrices of the features ("dense"), as matrices
         in the span of the rows ("span"), or as the rows themselves ("products").
@@ -119,20 +123,22 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     Warns
     -----
     ContrastWarning
-        If components have a negative eigenvalue (alpha times the background variance exceeds the
-        foreground variance), if there are more components than directions in which anything
-        varies, or if the scales of the two datasets differ by orders of magnitude.
+        If components have a negative eigenvalue, so that alpha times the background variance
+        exceeds the foreground variance. A warning is also given if there are more components than
+        directions in which a dataset varies, or if the scales of the two datasets differ by orders
+        of magnitude.
 
     See Also
     --------
-    contrast_core.contrast_path : A whole grid of contrasts, and a few that represent it.
+    contrast_core.contrast_path : Fit a whole grid of contrasts, and select representative ones.
 
     Notes
     -----
     The data are not scaled. Standardise both datasets first if features have different units.
-    Directions in which neither dataset varies (constant features, features that are combinations
-    of others) have no contrast. They come last with the eigenvalue 0, even after components with
-    negative eigenvalues. Constant features change nothing.
+
+    Neither dataset varies along some directions if features are constant or are linear combinations
+    of other features. These directions have no contrast. They come last, with the eigenvalue 0,
+    even after components with negative eigenvalues. Constant features do not change the result.
 
     References
     ----------
@@ -274,7 +280,7 @@ def choose_alpha(
     n_components: int,
     plan: Plan,
 ) -> float:
-    """Return the contrast strength as a number."""
+    """Return the contrast strength as a number; if `alpha` names a rule, apply this rule."""
     match check_strength(alpha, CPCA._rules):
         case "auto":
             return trace_ratio_alpha(foreground, background, n_components, plan)
@@ -297,15 +303,15 @@ def default_alphas() -> FloatArray:
 
 
 def n_without_contrast(solution: OneContrast, alpha: float) -> int:
-    """Return the number of components along which both datasets vary and their contrast is 0."""
+    """Return the number of components with the contrast 0 along which both datasets vary."""
     both = solution.foreground_variance + alpha * solution.background_variance
     return int(((np.abs(solution.values) <= 1e-12 * both) & (both > 0)).sum())
 
 
 def _warn_of_no_contrast(solution: OneContrast, foreground: Moments, alpha: float) -> None:
-    """Warn of components whose contrast is negative, or zero though both datasets vary along them.
+    """Warn of components with a negative contrast, or zero contrast although both datasets vary.
 
-    Directions in which neither dataset varies have their own warning.
+    There is a separate warning of directions in which neither dataset varies.
     """
     eigenvalues, rounding = solution.values, 1e-12 * foreground.total_variance
     n_negative = int((eigenvalues < -rounding).sum())

@@ -20,7 +20,7 @@ from contrast_core.linalg import aligned
 from contrast_core.moments import Moments
 from contrast_core.solve import in_form
 
-_LEAST_DEGREES = 30  # of freedom of the Wishart distribution in `_target`
+_LEAST_DEGREES = 30  # fewest degrees of freedom of the Wishart distribution in `_target`
 
 
 class BinghamPosterior:
@@ -43,12 +43,12 @@ class BinghamPosterior:
         With n foreground rows and a uniform prior over subspaces, the posterior is
 
         .. math:: \log \pi(V) = w n \operatorname{tr} V^\top (C_X - \alpha C_Y) V + \text{const},
-            \qquad V^\top V = I ,
+            \qquad V^\top V = I .
 
-        a matrix Bingham distribution, whose mode is cPCA. It depends on the data only through the
-        moments of the fit, so the time does not depend on the number of rows. The draws are made by
-        the No-U-Turn sampler of nutpie; the extra ``posterior`` installs nutpie and ArviZ. For
-        another contrast, use ``at(alpha).posterior()``.
+        This is a matrix Bingham distribution, and its mode is the result of cPCA. It depends on the
+        data only through the moments of the fit, so the time does not depend on the number of rows.
+        The draws are made by the No-U-Turn sampler of nutpie. The extra ``posterior`` installs
+        nutpie and ArviZ. For another contrast, use ``at(alpha).posterior()``.
 
         Parameters
         ----------
@@ -59,27 +59,31 @@ class BinghamPosterior:
             Number of independent chains.
         learning_rate : float above 0, optional
             The rate w, in units of one over the data's variance. Let :math:`v_i` be the
-            eigenvectors of the contrast and :math:`\lambda_i` its eigenvalues. By default, with i
-            from 1 to k and j above k,
+            eigenvectors of the contrast and :math:`\lambda_i` its eigenvalues. The default is
 
             .. math:: w = \frac{\sum_{ij} (\lambda_i - \lambda_j)}{2 \sum_{ij} s_{ij}}, \qquad
-                s_{ij} = n \operatorname{var}\bigl(v_i^\top (C_X - \alpha C_Y)\, v_j\bigr)
+                s_{ij} = n \operatorname{var}\bigl(v_i^\top (C_X - \alpha C_Y)\, v_j\bigr) ,
 
-            for normal rows. The posterior then has the same spread, averaged over the gaps, as
-            components of other samples of rows. At ``alpha = 0`` and ``k = 1``, it is the posterior
-            of probabilistic PCA. Rescaling both datasets changes nothing.
+            with i from 1 to k and j above k. The variances are those of normally distributed rows.
+            With this rate, the posterior has the same spread, averaged over the gaps, as the
+            components of independent samples of rows. At ``alpha = 0`` and ``k = 1``, it is the
+            posterior of probabilistic PCA. The posterior does not change if both datasets are
+            multiplied by the same number.
         random_state : int, Generator or None, default=None
             Seed of the chains.
 
         Returns
         -------
         arviz.InferenceData
-            `posterior` holds, for each chain and draw: ``components`` (component, feature), the
-            orthonormal basis of the subspace that is nearest to `components_`, since the posterior
-            does not determine the basis; and ``feature_weights`` (component, feature), the squares
-            of the components, scaled as by `feature_weights`. `arviz.summary` lists means,
-            intervals and diagnostics, `arviz.hdi` returns the intervals as arrays, and
-            `arviz.plot_forest` plots them.
+            The group `posterior` holds two variables for each chain and draw:
+
+            - ``components`` (component, feature) is an orthonormal basis of the drawn subspace. The
+              posterior does not determine the basis, so it is the basis nearest to `components_`.
+            - ``feature_weights`` (component, feature) are the squares of the components, scaled as
+              in the method `feature_weights`.
+
+            `arviz.summary` lists means, intervals and diagnostics, `arviz.hdi` returns the
+            intervals as arrays, and `arviz.plot_forest` plots them.
 
         Raises
         ------
@@ -95,14 +99,14 @@ class BinghamPosterior:
         Warns
         -----
         ContrastWarning
-            If R-hat, effective sample sizes or divergences say that the chains have not converged.
+            If R-hat, effective sample sizes or divergences show that the chains have not converged.
 
         Notes
         -----
-        The sampler draws matrices X whose span is that of V, in the coordinates of the contrast's
-        eigenvectors. Their Gram matrix X^T X follows a Wishart distribution, which does not change
-        the distribution of the span. The sampler draws all D coordinates, and a D x D matrix is
-        decomposed once, even for wide data.
+        The sampler draws matrices X that have the same span as V, in the coordinates of the
+        contrast's eigenvectors. The Gram matrix X^T X follows a Wishart distribution, which does
+        not change the distribution of the span. The sampler draws all D coordinates, and a D x D
+        matrix is decomposed once, even if there are more features than rows.
 
         References
         ----------
@@ -162,7 +166,7 @@ class BinghamPosterior:
 def _sampling_rate(
     x: Moments, y: Moments, spectrum: ContrastSpectrum, k: int, alpha: float
 ) -> float:
-    """Return the default learning rate, from the directions that have any variance."""
+    """Return the default learning rate; directions without any variance are left out."""
     coordinates = x.coordinates_of(spectrum.directions)
     leading = coordinates[:k].T
     along_x, along_y = x.along(coordinates), y.along(coordinates)
@@ -182,7 +186,7 @@ def _sampling_rate(
 
 
 def _start(exponents: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
-    """Return starting values around the mode, about twice as spread as the density."""
+    """Return the mode and the scale (D, 1) of starting values, about twice that of the density."""
     start = np.eye(len(exponents), k)
     below = np.maximum(exponents[:k].mean() - exponents, 0.0)
     spread = 2 / np.sqrt(_degrees(len(exponents)) + 2 * below)
@@ -197,8 +201,8 @@ def _degrees(n_features: int) -> int:
 def _target(exponents: FloatArray, k: int) -> Target:
     r"""Return the log-density of the matrix X that the sampler draws.
 
-    It is the sum of the log-density of the span of X and that of a Wishart distribution of
-    :math:`S = X^\top X`. With K = X' diag(exponents) X, the log-density of the span is
+    This log-density has two terms: the log-density of the span of X, and the log-density of a
+    Wishart distribution of :math:`S = X^\top X`. With K = X' diag(exponents) X, the first term is
     tr S^-1 K. In few dimensions, a normal X could come so close to zero that the scales of its
     entries differ widely. The Wishart distribution therefore has at least 30 degrees of freedom.
     """

@@ -1,4 +1,4 @@
-"""Contrastive PCA* (cPCA*): the ratio of variances instead of their difference."""
+"""Contrastive PCA* (cPCA*), which maximises the ratio of variances instead of their difference."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class CPCAStar(StrengthPath, MomentContrast):
     The directions solve the symmetric generalised eigenproblem
 
     .. math:: C_X v = \lambda\, B_\beta v, \qquad
-        B_\beta = (1 - \beta) I + \beta\, C_Y, \qquad \beta \in [0, 1],
+        B_\beta = (1 - \beta) I + \beta\, C_Y, \qquad \beta \in [0, 1] .
 
-    with each covariance about its own mean and divided by its own number of rows. ``beta = 0`` is
-    PCA of the foreground, and so is a fit without a background; ``beta = 1`` maximises the ratio of
-    the two variances (the signal-to-noise ratio, plus one). A beta between 0 and 1 adds isotropic
-    noise of variance ``(1 - beta) / beta`` to the background.
+    Each covariance is taken about its own mean and divided by its own number of rows. With
+    ``beta = 0``, or without a background, the method is PCA of the foreground. With ``beta = 1``,
+    it maximises the ratio of the two variances (the signal-to-noise ratio, plus one). A beta
+    between 0 and 1 adds isotropic noise of variance ``(1 - beta) / beta`` to the background.
 
     Parameters
     ----------
@@ -45,20 +45,20 @@ class CPCAStar(StrengthPath, MomentContrast):
         Contrast strength. "auto" takes :math:`1 / (1 + \tau)` with
         :math:`\tau = \tfrac14 \operatorname{tr}(C_Y) / D'`, where D' is the number of features that
         vary (see `contrast_core.contrast.background_ridge`). It is deterministic, uses no labels,
-        and does not depend on k. A number depends on the units of the data: beta on rows X means
-        the same as :math:`\beta / (\beta + (1 - \beta) c^2)` on rows c X. "auto" adapts to the
-        units.
+        and does not depend on k. The meaning of a number depends on the units of the data. If all
+        rows are multiplied by c, the number :math:`\beta / (\beta + (1 - \beta) c^2)` gives the
+        same subspace as beta gave before. "auto" adapts to the units.
     orthogonal : bool, default=False
         If True, each direction is the best one that is orthogonal in feature space to all earlier
         directions, and `components_` equals `directions_`. If False, directions are
         :math:`B_\beta`-orthogonal.
     condition_limit : float above 1, optional
-        If given, directions in which both datasets together vary little are left out first: the
-        eigenvectors of :math:`C_X + C_Y` with eigenvalues below the largest one divided by this
-        limit. In the remaining directions :math:`B_\beta` may be singular: the ratio is infinite
-        along directions in which only the foreground varies. Generalised contrastive PCA uses 1e13
-        at ``beta = 1``, which is the largest limit that double precision allows. A lower limit
-        keeps noise out of the ratios.
+        If given, directions in which both datasets together vary little are left out first. These
+        are the eigenvectors of :math:`C_X + C_Y` whose eigenvalues are below the largest eigenvalue
+        divided by this limit. In the remaining directions, :math:`B_\beta` may be singular. The
+        ratio is then infinite along directions in which only the foreground varies. Generalised
+        contrastive PCA uses 1e13 at ``beta = 1``, which is the largest limit that double precision
+        allows. A lower limit keeps noise out of the ratios.
 
     Attributes
     ----------
@@ -72,8 +72,8 @@ class CPCAStar(StrengthPath, MomentContrast):
         eigenvalue are scaled to :math:`v^\top C_X v = 1`. With ``orthogonal=True``, all directions
         are orthogonal and have unit length.
     generalized_eigenvalues_ : ndarray of shape (k,)
-        Eigenvalues lambda, descending, never negative: :math:`v^\top C_X v / v^\top B_\beta v` of
-        each direction.
+        Eigenvalues lambda, descending and never negative. The eigenvalue of a direction v is
+        :math:`v^\top C_X v / v^\top B_\beta v`.
     beta_, strength_ : float
         The contrast strength used.
     foreground_variance_, background_variance_ : ndarray of shape (k,)
@@ -87,8 +87,9 @@ class CPCAStar(StrengthPath, MomentContrast):
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
-        Moments to which the data were reduced; `at` and `path` work from them. With more features
-        than rows they hold the rows: do not change the rows while `at` or `path` is in use.
+        Moments to which the data were reduced. `at` and `path` compute their results from them.
+        With more features than rows, the moments hold the rows. Do not change the rows while `at`
+        or `path` is in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         ``components_.T``, which maps centred rows to scores, and ``components_``, which maps scores
         back. With the mean, they form `linear_map_`, a `contrast_core.spectral.LinearMap`.
@@ -100,22 +101,25 @@ class CPCAStar(StrengthPath, MomentContrast):
     Raises
     ------
     ValueError
-        On `fit`: if a parameter is out of range; if :math:`B_\beta` is singular to working
-        precision and there is no `condition_limit` (``beta = 1`` needs a positive definite
-        background covariance, so more background rows than features); if fewer than k directions
-        are within `condition_limit`; or if each of these directions varies in one dataset only,
-        which is so if n + m - 2 is at most D.
+        On `fit`, in these cases:
+
+        - A parameter is out of range.
+        - :math:`B_\beta` is singular to working precision, and there is no `condition_limit`. At
+          ``beta = 1``, the background covariance must be positive definite, which takes more
+          background rows than features.
+        - Fewer than k directions are within `condition_limit`, or each of these directions varies
+          in one dataset only. The latter is the case if n + m - 2 is at most D.
 
     Warns
     -----
     ContrastWarning
-        If the two datasets' scales differ by orders of magnitude; if more than k directions have
-        an infinite eigenvalue, so that the choice among them is arbitrary.
+        If the scales of the two datasets differ by orders of magnitude, or if more than k
+        directions have an infinite eigenvalue, so that the choice among them is arbitrary.
 
     See Also
     --------
-    CPCA : Maximises a difference of variances instead of a ratio.
-    OnlineCPCAStar : Finds the same subspace from a stream of rows.
+    CPCA : Maximise a difference of variances instead of a ratio.
+    OnlineCPCAStar : Find the same subspace from a stream of rows.
 
     Notes
     -----
@@ -127,9 +131,9 @@ class CPCAStar(StrengthPath, MomentContrast):
     ----------
     "An online algorithm for contrastive principal component analysis" (cPCA*), Sec. 2.2,
     equations 3 and 4. Contrast index, orthogonal directions and the limit of the condition:
-    generalized contrastive PCA (gcPCA), de Oliveira et al. 2025. Its orthogonal form takes the
-    directions of largest and of smallest index in turn. This class always takes the largest;
-    exchange the two datasets to get the smallest.
+    generalized contrastive PCA (gcPCA), de Oliveira et al. 2025. The orthogonal form of gcPCA takes
+    the directions of largest and of smallest index in turn. This class always takes the direction
+    of largest index; exchange the two datasets to get the directions of smallest index.
 
     Examples
     --------
@@ -217,7 +221,7 @@ class CPCAStar(StrengthPath, MomentContrast):
     def _weights(self, foreground: Moments, background: Moments) -> RidgeWeights:
         if isinstance(self.beta, str):
             check_choice(self.beta, "beta", ["auto"], "a number from 0 to 1")
-            # Not 1 - beta: a small ridge would be lost in its rounding.
+            # The ridge is not computed as 1 - beta, because rounding would destroy a small ridge.
             ridge = background_ridge(foreground, background)
             return RidgeWeights(ridge / (1 + ridge), 1 / (1 + ridge))
         beta = check_beta(self.beta)

@@ -45,18 +45,19 @@ _KERNELS = get_args(get_args(Kernel)[0])
 
 
 class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
-    r"""Kernel contrastive PCA: contrastive PCA of the rows mapped by a kernel's features.
+    r"""Kernel contrastive PCA, which is contrastive PCA in the feature space of a kernel.
 
-    With :math:`\phi` the feature map of the kernel, the components are the top-k eigenvectors of
+    Let :math:`\phi` be the feature map of the kernel. The components are the top-k eigenvectors of
 
     .. math:: C(\alpha) = C_{\phi(X)} - \alpha\, C_{\phi(Y)} ,
 
     where each covariance is taken about the mean of its own dataset in feature space and divided by
-    its own number of rows. The kernel matrix of all N = n + m rows is centred block by block
-    accordingly and factorised once, :math:`K = L L^\top`. The rows of L are the mapped rows in an
-    orthonormal basis of their span. In this basis, the contrast is a difference of two ordinary
-    covariances, :math:`L^\top B L` with :math:`B = \operatorname{diag}(1/n, \ldots, -\alpha/m,
-    \ldots)`. Every contrast strength is solved there.
+    its own number of rows. To this end, the kernel matrix of all N = n + m rows is centred block by
+    block. It is then factorised once, :math:`K = L L^\top`. The rows of L are the coordinates of
+    the mapped rows in an orthonormal basis of their span. In this basis, the contrast is a
+    difference of two ordinary covariances, :math:`L^\top B L` with
+    :math:`B = \operatorname{diag}(1/n, \ldots, -\alpha/m, \ldots)`. The eigenproblem is solved in
+    this basis for every contrast strength.
 
     Parameters
     ----------
@@ -65,17 +66,17 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     alpha : "auto" or float from 0 to inf, default="auto"
         Contrast strength. "auto" is the rule of `CPCA`, applied in feature space. It works as well
         as the best strength if the unwanted variation is about as large as the variation between
-        groups (radial kernels that are not too narrow). It is too weak if the unwanted variation
-        dominates the kernel (polynomial kernels of data with large shared variance). In that case,
-        try several strengths, as in the examples.
+        groups, as with radial kernels that are not too narrow. It is too weak if the unwanted
+        variation dominates the kernel, as with polynomial kernels of data with large shared
+        variance. In that case, try several strengths, as in the examples.
     kernel : str or callable, default="rbf"
         A kernel of `sklearn.metrics.pairwise.pairwise_kernels`; a callable of two rows that returns
-        a number; or "precomputed". With "precomputed", `X` and `background` are the rows of the
-        kernel matrix: each has the kernel values of one row with all N rows, foreground first.
-        `transform` then takes the kernel values of new rows with those N rows.
+        a number; or "precomputed". With "precomputed", `X` and `background` are rows of the kernel
+        matrix. Each of these rows has the kernel values of one data row with all N data rows,
+        foreground first. `transform` then takes the kernel values of new data rows with those N.
     kernel_gamma : float, optional
-        Coefficient of the rbf, laplacian, polynomial, sigmoid and chi2 kernels. The default is that
-        of scikit-learn, 1 / n_features (1 for chi2), which suits standardised features.
+        Coefficient of the rbf, laplacian, polynomial, sigmoid and chi2 kernels. The default is the
+        default of scikit-learn, 1 / n_features (1 for chi2), which suits standardised features.
     degree : float, default=3
         Degree of the polynomial kernel.
     coef0 : float, default=1
@@ -86,8 +87,8 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     Attributes
     ----------
     dual_coef_ : ndarray of shape (k, N)
-        Each component as a combination of the mapped rows, of unit length in feature space:
-        ``a @ K @ a == 1`` with the centred K.
+        Coefficients of each component as a linear combination of the mapped rows. A component has
+        unit length in feature space: ``a @ K @ a == 1`` with the centred K.
     X_fit_ : ndarray or CSR matrix of shape (N, n_features), or None
         The rows of the fit, foreground first; None with a precomputed kernel.
     alpha_, strength_ : float
@@ -106,9 +107,9 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     Raises
     ------
     ValueError
-        On `fit`: if the kernel is not positive semi-definite on these rows (some sigmoid kernels;
-        the message gives the most negative eigenvalue), not symmetric or not finite, or the data
-        do not fit together.
+        On `fit`, if the kernel is not finite, not symmetric or not positive semi-definite on these
+        rows (as some sigmoid kernels; the message gives the most negative eigenvalue), or if the
+        datasets have different features.
 
     Warns
     -----
@@ -118,17 +119,21 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
 
     See Also
     --------
-    CPCA : The linear method; the same as the linear kernel for components of positive contrast.
-    contrast_core.contrast_path : A grid of contrasts and its representatives.
+    CPCA : The linear method. The linear kernel gives the same components of positive contrast.
+    contrast_core.contrast_path : Fit a grid of contrasts, and select representative ones.
 
     Notes
     -----
-    Time grows with N cubed, memory with N squared. There are no pre-images: rows cannot be
-    reconstructed, and the method does not denoise. The appendix of the paper has two misprints in
-    the centring: K_YX in the K_XY line, and K_X in the K_Y line. Its matrix :math:`B K` is not
-    symmetric; :math:`L^\top B L` has the same non-zero eigenvalues. The sign of a component makes
-    the largest entry of ``dual_coef_ @ X_fit_`` positive (of ``dual_coef_`` if the kernel is
-    precomputed), which is the sign rule of `CPCA` for the linear kernel.
+    Time grows with N cubed, and memory with N squared. There are no pre-images: rows cannot be
+    reconstructed, and the method does not denoise.
+
+    The appendix of the paper has two misprints in the centring: K_YX in the K_XY line, and K_X in
+    the K_Y line. The paper's matrix :math:`B K` is not symmetric, but has the same non-zero
+    eigenvalues as :math:`L^\top B L`.
+
+    The sign of a component is chosen so that the largest entry of ``dual_coef_ @ X_fit_`` is
+    positive. With the linear kernel, this is the sign rule of `CPCA`. With a precomputed kernel,
+    the largest entry of ``dual_coef_`` is positive.
 
     References
     ----------
@@ -192,7 +197,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
             Foreground.
         y : ignored
-        background : the same kinds, of shape (m, n_features)
+        background : array-like, DataFrame or sparse matrix of shape (m, n_features)
             Background, with the same features in the same order.
 
         Returns
@@ -236,7 +241,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
 
     def _fit_each(self, others: list[Self]) -> list[Self]:
         strengths = [check_strength(other.alpha, ["auto"]) for other in others]
-        with muted():  # warnings of alpha = 0, which may not be in the path
+        with muted():  # alpha = 0 need not be in the path, so its warnings are not shown
             linear = CPCA(self._n_features_out, alpha=0.0).fit(
                 self.foreground_moments_, background=self.background_moments_
             )
@@ -258,14 +263,14 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         """Return the scores of rows on the components.
 
         Every row is centred by the foreground mean in feature space, so that foreground and
-        background can share a plot.
+        background can be plotted together.
 
         Parameters
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (l, n_features)
-            Any rows, which are read in blocks. With a precomputed kernel, the kernel values of
-            these rows with the rows of the fit.
+            The rows, which are read in blocks. With a precomputed kernel, X holds the kernel values
+            of the rows with the rows of the fit.
 
         Returns
         -------
@@ -280,7 +285,8 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         rows = self._rows(X)
         if rows.device is not None:
             rows = rows_of(rows.load(), rows.name)
-        # The kernel between a block and the rows of the fit is as large as a block of rows.
+        # Blocks are so small that the kernel between a block and the rows of the fit has no more
+        # elements than a block of rows usually has.
         (k, n_fit), width = self.dual_coef_.shape, rows.shape[1]
         rows = rows.replace(elements=max(1, rows.elements * width // max(width, n_fit)))
         scores: FloatArray = rows.map(self._scores, k, dense=self.kernel == "precomputed")
@@ -308,7 +314,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         return np.asarray(kernel, dtype=np.float64)
 
     def _check_callable(self, kernel: Callable[..., Any], rows: Any) -> None:
-        """Raise TypeError unless the kernel of two rows is a number."""
+        """Raise TypeError unless the callable returns a number for two rows."""
         row = rows[:1].toarray()[0] if issparse(rows) else rows[0]
         value = kernel(row, row, **self._kernel_arguments())
         if np.ndim(value) or not isinstance(np.asarray(value).item(), int | float):
@@ -318,7 +324,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
             )
 
     def _kernel_arguments(self) -> dict[str, Any]:
-        """Check all parameters of kernels, and return those of the kernel in use."""
+        """Check all parameters of kernels, and return the arguments for the kernel in use."""
         if not callable(self.kernel):
             check_choice(self.kernel, "kernel", _KERNELS, "a callable")
         if not isinstance(self.kernel_params, Mapping | None):

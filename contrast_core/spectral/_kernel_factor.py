@@ -12,12 +12,18 @@ from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 from contrast_core.linalg import pivoted_cholesky
 
-_BLURRED = 1e-4  # warn of a larger rounding error, relative to the largest centred entry
-_INDEFINITE = 1e-8  # a negative eigenvalue beyond this share of the largest is not rounding
+# A warning is given if the rounding error is larger than this, relative to the largest entry of the
+# centred kernel.
+_BLURRED = 1e-4
+# A negative eigenvalue beyond this share of the largest eigenvalue is not due to rounding.
+_INDEFINITE = 1e-8
 
 
 class KernelFactor(NamedTuple):
-    """Map from coordinates of the mapped rows back to rows, through pivot rows that span them."""
+    """Map from coordinates of the mapped rows to coefficients on the rows, by way of pivot rows.
+
+    The pivot rows are rows whose images span the images of all rows.
+    """
 
     triangle: FloatArray  # coordinates of the pivot rows, lower triangular, (r, r)
     pivots: NDArray[np.intp]  # (r,)
@@ -27,8 +33,9 @@ class KernelFactor(NamedTuple):
     def dual(self, components: FloatArray) -> FloatArray:
         """Return coefficients of components (k, r) on the N mapped rows, (k, N).
 
-        The triangle gives coefficients on the centred pivot rows. The coefficients returned sum to
-        zero in each dataset; with them, the rows before centring combine to the same component.
+        The triangle gives coefficients on the centred pivot rows. Their mean within each dataset is
+        then subtracted. With the resulting coefficients, the rows before centring combine to the
+        same component.
         """
         coefficients = np.zeros((len(components), len(self.foreground_mean)))
         coefficients[:, self.pivots] = scipy.linalg.solve_triangular(
@@ -60,7 +67,7 @@ def check_kernel(kernel: FloatArray) -> None:
 
 
 def _centre_by_dataset(kernel: FloatArray, n: int) -> FloatArray:
-    """Centre the mapped rows of each dataset by its own mean: K - 1K - K1 + 1K1 in each block."""
+    """Centre the mapped rows of each dataset by their own mean: K - 1K - K1 + 1K1 by block."""
     centred = kernel.copy()
     for part in (slice(None, n), slice(n, None)):
         centred[part] -= centred[part].mean(axis=0)
@@ -74,7 +81,8 @@ def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]
 
     A row counts as lying in the span of the pivots if its squared distance from the span is at
     most ``N * eps`` times the largest entry on the kernel's diagonal. If the kernel has larger
-    rounding errors, the limit is twice the size of the centred kernel's most negative eigenvalue.
+    rounding errors than that, this limit is replaced by twice the absolute value of the most
+    negative eigenvalue of the centred kernel.
 
     Raises
     ------
@@ -93,8 +101,9 @@ def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]
     coordinates, rest = factor.coordinates(), factor.order[factor.rank :]
     unexplained = centred[np.ix_(rest, rest)] - coordinates[rest] @ coordinates[rest].T
     if np.abs(unexplained).max(initial=0.0) > 2 * rounding:
-        # The largest entry of a positive semi-definite matrix is on its diagonal, and the
-        # factorisation left none above `rounding` there: the kernel may be indefinite.
+        # The largest entry of a positive semi-definite matrix is on its diagonal. The factorisation
+        # left no diagonal entry above `rounding`, but another entry is larger. The kernel may
+        # therefore be indefinite.
         values = scipy.linalg.eigvalsh(centred, check_finite=False)
         largest, smallest = float(values[-1]), float(values[0])
         if smallest < -_INDEFINITE * max(largest, 0.0):

@@ -14,14 +14,19 @@ from contrast_core.rows import Rows
 from contrast_core.spectral._online_rows import Scatter, apply_covariance
 from contrast_core.spectral._online_steps import StepSizes
 
-_TIME_CONSTANTS = 2.0  # of the slowest component, which W needs to come near its limit
-_LEAST_ALIGNMENT = 0.9  # constant steps leave noise: .98 on the mouse data at the default step size
-_RESIDUAL_BLOCKS = 8  # each costs a pass over the rows; 1 to 4 miss a third of the slow failures
+# W comes near its limit after this number of time constants of its slowest component.
+_TIME_CONSTANTS = 2.0
+# Smallest alignment of converged components. It is not 1, because constant step sizes leave noise:
+# the alignment on the mouse data is 0.98 at the default step size.
+_LEAST_ALIGNMENT = 0.9
+# Largest number of blocks of residuals. Each costs a pass over the rows, but with 1 to 4 blocks, a
+# third of the slow failures would not be found.
+_RESIDUAL_BLOCKS = 8
 _ROUNDING = 1e-10
 
 
 def unit_beta(beta: float | FloatArray, variance: float | FloatArray) -> FloatArray:
-    """Return beta for rows that were divided by the root of the background's variance."""
+    """Return beta for rows that were divided by the standard deviation of the background."""
     weight = np.asarray(beta * variance, dtype=np.float64)
     total = 1 - beta + weight
     return np.divide(weight, total, out=np.ones_like(weight), where=total > 0)
@@ -30,7 +35,7 @@ def unit_beta(beta: float | FloatArray, variance: float | FloatArray) -> FloatAr
 def check_learning_rate(
     sizes: StepSizes, n_steps: int, background: Scatter, *, per_step: float
 ) -> None:
-    """Raise ValueError if a step with `per_step` background rows would overshoot on average."""
+    """Raise ValueError if a step would overshoot, with `per_step` background rows on average."""
     length, beta = background.unit_length, float(np.ravel(sizes.beta)[-1])
     load = beta * length / per_step + 1 - beta
     eta = sizes.learning_rate / (1 + n_steps / sizes.decay_steps)
@@ -67,12 +72,16 @@ def warn_unless_converged(
 ) -> None:
     """Warn if the iteration has not converged to the components of cPCA*.
 
-    There are two tests, because neither finds all failures. The first test compares the number of
-    steps with the time that W needs to grow along the slowest component, which is known. It finds
-    failures if B is ill-conditioned. The second test searches for better components in the space
-    that the components and their residuals ``C_X v - lambda B v`` span. If the best components of
-    this space differ from those of the fit, there were too few steps, the steps were too large or
-    too small, or eigenvalues are nearly equal. The second test is weak if B is ill-conditioned.
+    There are two tests, because neither finds all failures.
+
+    - The first test compares the number of steps with the number of steps that W needs to grow
+      along the slowest component. The latter is known from B. This test finds failures if B is
+      ill-conditioned.
+    - The second test searches for better components in the space that is spanned by the components
+      and their residuals ``C_X v - lambda B v``. If the best components in this space differ from
+      the fitted components, the fit has not converged. Reasons are too few steps, steps that are
+      too large or too small, and nearly equal eigenvalues. This test is weak if B is
+      ill-conditioned.
     """
     beta = float(sizes.beta)
 
@@ -111,10 +120,10 @@ def _improved(
     products: tuple[FloatArray, FloatArray],
     apply: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
 ) -> FloatArray:
-    """Return an orthonormal basis, as columns, of the best components near those given.
+    """Return an orthonormal basis, as columns, of the best components near the given ones.
 
-    They solve the problem in the space that the components and a few blocks of residuals span, as
-    in a block Davidson iteration that starts at the components.
+    The generalised eigenproblem is solved in the space that is spanned by the given components and
+    a few blocks of residuals. This is a block Davidson iteration that starts at the components.
     """
     k, n_features = components.shape
     basis, (x, b) = components.T, products
@@ -122,7 +131,7 @@ def _improved(
         values, rotation = scipy.linalg.eigh(basis.T @ x, basis.T @ b, check_finite=False)
         values, rotation = values[: -k - 1 : -1], rotation[:, : -k - 1 : -1]
         residuals = x @ rotation - values * (b @ rotation)
-        for _ in range(2):  # repeated because of rounding errors
+        for _ in range(2):  # the second pass removes the rounding errors of the first pass
             residuals -= basis @ (basis.T @ residuals)
         left, lengths, _ = np.linalg.svd(residuals, full_matrices=False)
         scale = np.abs(values).max() * np.linalg.norm(b @ rotation, axis=0).max()

@@ -37,15 +37,16 @@ from contrast_core.spectral._online_rows import (
 )
 from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
 
-_LOST = 1e100  # weights beyond this mean that the iteration has diverged
-_ENOUGH_TO_JUDGE = 20  # background rows before the learning rate is checked
+_LOST = 1e100  # if a weight is larger than this, the iteration has diverged
+_ENOUGH_TO_JUDGE = 20  # the learning rate is checked once there are this many background rows
 
 
 class OnlineCPCAStar(ContrastStrength, LinearContrast):
-    r"""Contrastive PCA* from a stream, without a covariance matrix and with memory for k rows.
+    r"""Contrastive PCA* from a stream of rows, without covariance matrices, in memory for k rows.
 
-    Let :math:`\delta = 1` if the row is foreground and 0 if it is background, and let p be the
-    share of background rows so far. Each standardised row x (see Notes) updates W and M by
+    The method updates feedforward weights W (k, D) and lateral weights M (k, k) by each row. Let
+    :math:`\delta = 1` if the row is foreground and 0 if it is background, and let p be the share of
+    background rows so far. A standardised row x (see Notes) updates W and M by
 
     .. math::
         c &= W x, \qquad z = \delta\, M^{-1} c, \\
@@ -53,16 +54,17 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
             - 2\eta (1-\beta') W, \\
         M &\leftarrow M + \tfrac{\eta}{\tau} \left(z z^\top - M\right).
 
-    The rows of W converge to the span of the k leading solutions of
-    :math:`C_X v = \lambda B_\beta v`, the components of `CPCAStar`.
+    The span of the rows of W converges to the span of the k leading solutions of
+    :math:`C_X v = \lambda B_\beta v`, which is also the span of the components of `CPCAStar`.
 
     Parameters
     ----------
     n_components : int, default=2
-        Number of components, k; no more than the directions in which the foreground varies.
+        Number of components, k. It must not exceed the number of directions in which the foreground
+        varies.
     beta : float from 0 to 1, default=0.5
-        Contrast strength, in the units of the data, as in `CPCAStar`. One choice is
-        ``CPCAStar().fit(...).beta_`` on a first part of the data.
+        Contrast strength, in the units of the data, as in `CPCAStar`. One way to choose it is to
+        take ``CPCAStar().fit(...).beta_`` from a first part of the data.
     learning_rate : float, default=0.003
         Step size eta, above 0 and below `tau`. It applies to rows of unit scale, because rows are
         divided by their scale.
@@ -74,22 +76,22 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         Ratio of the step sizes of W and M, above `learning_rate`. With a ratio up to 0.5, the
         solution is stable whatever the eigenvalues are. Above 0.5, the iteration never settles at
         the solution if two leading eigenvalues have a ratio r with :math:`(2 - 1/\tau)(r + 1/r) \ge
-        4 + 1/\tau`: at ``tau=1``, the paper's value, from r = 4.8 on. A smaller step size does not
-        help; the paper's equations do the same.
+        4 + 1/\tau`. At ``tau=1``, which is the paper's value, this is the case from r = 4.8 on. A
+        smaller step size does not help. The instability is a property of the paper's equations.
     batch_size : int, default=1
-        Number of rows per step. With 1, the iteration is that of the paper; it is compiled if numba
-        is installed. With more, each step uses the average over a batch of rows, which is another
-        iteration and allows a larger learning rate.
+        Number of rows per step. With 1, the iteration is the iteration of the paper, and is
+        compiled if numba is installed. With a larger number, each step uses the average over a
+        batch of rows. This iteration differs from the paper's and allows a larger learning rate.
     n_passes : int, default=20
-        Passes of `fit` over the data. In each, foreground and background rows alternate, both
-        shuffled, and the smaller set is repeated until the larger one is used up.
+        Number of passes of `fit` over the data. In each pass, foreground and background rows are
+        shuffled and then alternate. The smaller set is repeated until the larger set is used up.
     random_state : int, Generator or None, default=0
         Seed of the initial weights and of the shuffling.
 
     Attributes
     ----------
     components_ : ndarray of shape (k, n_features)
-        Orthonormal rows with the span of W, in the order of the eigenvalues, as in `CPCAStar`.
+        Orthonormal rows with the same span as W, in the order of the eigenvalues, as in `CPCAStar`.
     directions_ : ndarray of shape (k, n_features)
         Estimates of the generalised eigenvectors.
     generalized_eigenvalues_ : ndarray of shape (k,)
@@ -100,11 +102,11 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     lateral_weights_ : ndarray of shape (k, k)
         M, for standardised rows.
     mean_, background_mean_ : ndarray of shape (n_features,)
-        Means of the foreground and background rows seen; zeros before the first.
+        Means of the foreground and background rows seen so far. They are zero before the first row.
     n_steps_ : int
-        Steps done.
+        Number of steps done so far.
     beta_, strength_ : float
-        The contrast strength used, by the latest steps if it was changed between calls.
+        The contrast strength used. If it was changed between calls, this is the latest value.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         The matrix ``components_.T`` maps centred rows to scores, and ``components_`` maps scores
         back. Together with the mean, they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
@@ -116,9 +118,9 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     Warns
     -----
     ContrastWarning
-        If the components of `fit` have not converged: the residuals :math:`C_X v - \lambda B_\beta
-        v` lead to better ones, or the steps are too few for a `beta` that is near 1 for
-        standardised rows.
+        If the components of `fit` have not converged. This is the case if the residuals
+        :math:`C_X v - \lambda B_\beta v` lead to better components, or if there are too few steps
+        for a `beta` that is near 1 for standardised rows.
 
     See Also
     --------
@@ -126,19 +128,20 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
 
     Notes
     -----
-    *Centring.* The paper assumes centred rows. `fit` centres foreground and background, each by its
-    own mean. `partial_fit` centres each row by the running mean of its kind, which includes the row
-    itself, and multiplies it by :math:`\sqrt{t/(t-1)}` if it is the t-th row of its kind. The outer
-    products of these rows add up exactly to the scatter about the running mean (Welford). Rows that
-    are already centred hardly change.
+    *Centring.* The paper assumes centred rows. `fit` centres foreground and background, each at its
+    own mean. `partial_fit` subtracts from each row the running mean of its kind (foreground or
+    background), which includes the row itself. It then multiplies the t-th row of a kind by
+    :math:`\sqrt{t/(t-1)}`. The outer products of the resulting rows add up exactly to the scatter
+    about the running mean (Welford). Rows that are already centred hardly change.
 
-    *Scale.* Each row is divided by s. Here :math:`s^2` is the mean variance of the features that
-    vary, among rows of the same kind: all such rows in `fit`, and those up to and including the row
-    in `partial_fit`. With :math:`\beta' = \beta s^2 / (1 - \beta + \beta s^2)`, where s is that of
-    the background, the division changes the steps but not the solutions. Therefore both datasets
-    may have any scale, and beta has the same meaning as in `CPCAStar`. If the features are
-    standardised, s is 1 and the iteration is the paper's. The closer :math:`\beta'` is to 1, the
-    more steps are needed.
+    *Scale.* Each row is divided by s, where :math:`s^2` is the mean variance of the features that
+    vary. `fit` computes s from all rows of the same kind. `partial_fit` computes it from the rows
+    of the same kind up to and including the row itself. In the updates, beta is replaced by
+    :math:`\beta' = \beta s^2 / (1 - \beta + \beta s^2)` with the s of the background. The division
+    then changes the steps, but not the solutions. Therefore both datasets may have any scale, and
+    beta has the same meaning as in `CPCAStar`. If the features are standardised, s is 1, and the
+    iteration is the same as in the paper. The closer :math:`\beta'` is to 1, the more steps are
+    needed.
 
     *Streams.* Interleave foreground and background rows, because many rows of one kind in
     succession make the iteration forget the other kind. The first background row after t foreground
@@ -147,12 +150,12 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
 
     *Learning rate.* A step must not overshoot: :math:`\eta(\beta' |x|^2 / p + 1 - \beta')` must
     stay below 1. Here :math:`|x|^2` is the mean squared length of the standardised background rows,
-    which is about the number of features. (The mean is weighted by the squared length, because of
-    heavy tails.) The condition is checked once there are 20 background rows.
+    which is about the number of features. The mean is weighted by the squared length, to allow for
+    heavy tails. The condition is checked once there are 20 background rows.
 
-    *Accuracy.* On the mouse data of the paper (beta = 0.5, 60 passes) the alignment with the batch
-    solution, the trace of the product of the two projectors over k, is 0.98 at the constant
-    default step size and above 0.999 with ``decay_steps=3000``.
+    *Accuracy.* The alignment with the batch solution is the trace of the product of the two
+    projectors, divided by k. On the mouse data of the paper (beta = 0.5, 60 passes), it is 0.98 at
+    the constant default step size and above 0.999 with ``decay_steps=3000``.
 
     References
     ----------
@@ -211,9 +214,9 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         Parameters
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Foreground; sparse rows are made dense block by block.
+            Foreground. Sparse rows are made dense block by block.
         y : ignored
-        background : the same kinds, of shape (m, n_features)
+        background : array-like, DataFrame or sparse matrix of shape (m, n_features)
             Background, with the same features in the same order.
 
         Returns
@@ -223,9 +226,9 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         Raises
         ------
         ValueError
-            If the features differ, a dataset has fewer than two rows or is not finite, its squares
-            leave the range of float64, a parameter is out of range, or the learning rate is too
-            large for the data.
+            If the features differ, or if a dataset has fewer than two rows, is not finite, or has
+            squares beyond the range of float64. The error is also raised if a parameter is out of
+            range, or if the learning rate is too large for the data.
         TypeError
             If moments are given (the method needs rows), or a parameter has the wrong type.
         """
@@ -250,7 +253,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         return self
 
     def partial_fit(self, X: MatrixLike, is_foreground: ArrayLike) -> Self:
-        """Update the fit with the next rows of a stream, each once, in the order given.
+        """Update the fit with the next rows of a stream, using each row once, in the order given.
 
         Parameters
         ----------
@@ -269,9 +272,10 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         Raises
         ------
         ValueError
-            If the features are not those of the first call, a value is NaN or infinite, squares
-            leave the range of float64, a parameter is out of range, or the learning rate is too
-            large for the data; the estimator stays as it was.
+            If the features differ from those of the first call, a value is NaN or infinite, or
+            squares are beyond the range of float64. The error is also raised if a parameter is out
+            of range, or if the learning rate is too large for the data. The estimator does not
+            change in any of these cases.
         TypeError
             If a parameter has the wrong type.
         """
@@ -306,7 +310,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
             standardised[flags], standardised[~flags] = x, y
             n_background = state.n_background + len(y)
             share = n_background / (state.n_seen + len(rows))
-            # Variance of the background at the time of each row of either kind.
+            # For each row of either kind, take the variance of the background rows up to this row.
             variances = np.concatenate([[variance], variances])[np.cumsum(~flags)]
             sizes = sizes._replace(beta=unit_beta(sizes.beta, variances))
             if background.n_rows >= _ENOUGH_TO_JUDGE:
@@ -343,7 +347,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     ) -> OnlineState:
         try:
             new = advance(state, rows, is_foreground, sizes, batch_size)
-            lost = not 0 < np.abs(new.feedforward).max() < _LOST  # NaN is lost too
+            lost = not 0 < np.abs(new.feedforward).max() < _LOST  # also True for NaN
         except np.linalg.LinAlgError:
             lost = True
         if lost:
@@ -361,8 +365,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         foreground: Scatter,
         background: Scatter,
     ) -> Self:
-        # At the solution, M^2 = W B W^T, and the eigenvalues of M are lambda times the foreground's
-        # share. The eigenvectors of M therefore rotate W to the generalised eigenvectors.
+        # At the solution, M^2 = W B W^T, and the eigenvalues of M are lambda times the share of
+        # foreground rows. The eigenvectors of M therefore rotate W to the generalised eigenvectors.
         values, rotation = np.linalg.eigh(state.lateral)
         values = np.maximum(values[::-1], np.finfo(np.float64).eps * values[-1])
         directions = rotation[:, ::-1].T @ state.feedforward

@@ -1,4 +1,4 @@
-"""Standardised rows for online cPCA*, from a stream or in alternating order from memory."""
+"""Standardise rows for online cPCA*, from a stream or in alternating order from memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ _TINY, _HUGE = 1e-280, 1e300  # limits of sums of squares that keep full precisi
 
 
 class Scatter(NamedTuple):
-    """Running count, mean and scatter of the rows of one dataset."""
+    """Running count, mean and scatter of the rows of one dataset.
+
+    The fields `unit_squares` and `unit_fourths` are the sums of ``|x|^2`` and ``|x|^4`` over the
+    rows after a division by their scale.
+    """
 
     n_rows: int
     mean: FloatArray
     varies: NDArray[np.bool_]  # features that have varied
     squares: float = 0.0  # sum of |x|^2 about the mean
-    unit_squares: float = 0.0  # sums of |x|^2 and |x|^4 of the rows at unit scale
+    unit_squares: float = 0.0
     unit_fourths: float = 0.0
 
     @classmethod
@@ -48,7 +52,7 @@ def scatter_of(rows: Rows, name: str) -> Scatter:
     # value.
     mean = np.zeros(n_features)
     varies = np.zeros(n_features, dtype=np.bool_)
-    with np.errstate(over="ignore", invalid="ignore"):  # refused by the sum of squares
+    with np.errstate(over="ignore", invalid="ignore"):  # `_check_range` refuses the result
         for chunk in rows.blocks(dense=True):
             shifted = np.subtract(chunk, first, dtype=np.float64)
             mean += shifted.sum(axis=0)
@@ -69,24 +73,24 @@ def scatter_of(rows: Rows, name: str) -> Scatter:
 def standardise_running(
     rows: NDArray[Any], seen: Scatter, name: str
 ) -> tuple[FloatArray, FloatArray, Scatter]:
-    """Standardise rows by the running mean and scale, so that the units do not matter.
+    """Standardise rows by the running mean and scale, so that the units of the data do not matter.
 
     Returns
     -------
     ndarray of shape (n, n_features)
-        Standardised rows. Each row is centred by the mean of all rows up to and including it,
-        scaled as Welford's sum requires, and divided by the square root of the mean variance of the
-        same rows.
+        Standardised rows. The mean of all rows up to and including a row is subtracted from this
+        row. The row is then scaled as Welford's sum requires, and divided by the square root of the
+        mean variance of the same rows.
     ndarray of shape (n,)
-        The mean variance up to and including each row.
+        For each row, the mean variance of the rows up to and including this row.
     Scatter
-        Count, mean and scatter of all rows, including the new ones.
+        Count, mean and scatter of all rows, including the new rows.
     """
     if not len(rows):
         return np.empty(rows.shape), np.empty(0), seen
     t = seen.n_rows + np.arange(1.0, len(rows) + 1)
     origin = seen.mean if seen.n_rows else rows[0].astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):  # refused by the sum of squares
+    with np.errstate(over="ignore", invalid="ignore"):  # `_check_range` refuses the result
         shifted = np.subtract(rows, origin, dtype=np.float64)
         drift = np.cumsum(shifted, axis=0) / t[:, None]
         centred = (shifted - drift) * np.sqrt(t / np.maximum(t - 1, 1))[:, None]
@@ -144,9 +148,9 @@ def alternating(
 ) -> Iterator[tuple[FloatArray, NDArray[np.bool_]]]:
     """Yield standardised rows of one pass in random order, alternating between the datasets.
 
-    Alternating keeps the share p of background rows at one half, so that the weight 1/p of a
-    background row stays small. With a constant learning rate, less noise is left than if all rows
-    were shuffled together.
+    In this order, the share p of background rows stays at one half, so that the weight 1/p of a
+    background row stays small. With a constant learning rate, the result is then less noisy than if
+    all rows were shuffled together.
     """
     length, n_features = max(part.shape[0] for part in rows), rows[0].shape[1]
     order = [

@@ -17,7 +17,7 @@ _REFRESH = 256
 
 
 class OnlineState(NamedTuple):
-    """State that the iteration carries from row to row."""
+    """State of the iteration after some rows: the weights W and M, and the numbers of rows."""
 
     feedforward: FloatArray  # W, (k, D)
     lateral: FloatArray  # M, (k, k), symmetric positive definite
@@ -27,9 +27,10 @@ class OnlineState(NamedTuple):
 
 
 class StepSizes(NamedTuple):
-    """Step sizes: W moves with eta = ``learning_rate / (1 + s / decay_steps)`` at step s.
+    """Step sizes of W and M, and the contrast strength beta.
 
-    M moves with eta / tau.
+    At step s, the step size of W is eta = ``learning_rate / (1 + s / decay_steps)``, and the step
+    size of M is eta / tau.
     """
 
     learning_rate: float
@@ -45,7 +46,7 @@ def advance(
     sizes: StepSizes,
     batch_size: int = 1,
 ) -> OnlineState:
-    """Return the state after the rows (n, D), which are centred and of unit scale.
+    """Update the state by the rows (n, D), which must be centred and of unit scale, and return it.
 
     If the iteration diverges, the result is not finite or a LinAlgError is raised.
     """
@@ -73,7 +74,7 @@ def advance(
 
 
 def _full_rank(M: FloatArray) -> FloatArray:
-    """Return M with a ridge that matters only if M loses rank (k above the foreground's rank)."""
+    """Return M plus a tiny ridge, which matters only if the foreground's rank is below k."""
     return np.asarray(M + (1e-12 * np.trace(M) / len(M)) * np.eye(len(M)))
 
 
@@ -94,8 +95,8 @@ def _single_steps(
     """Apply equations 9-11 to each row in turn, in code that numba can compile.
 
     The inverse of M is updated with the Sherman-Morrison formula. The decay of W is kept in the
-    factor `scale` (the true weights are ``scale * W``), which saves a pass over W per row. W, M and
-    inverse are overwritten.
+    factor `scale`, so that the true weights are ``scale * W``. This saves one pass over W for each
+    row. W, M and inverse are overwritten.
     """
     k = len(M)
     scale = 1.0
@@ -116,8 +117,7 @@ def _single_steps(
                 inverse[j] -= (shrink * u[j]) * u
         else:
             n_background += 1
-            # While p is still small, the factor 1/p would make the step overshoot, so it is
-            # limited.
+            # The factor 1/p is limited, because it would make the step overshoot while p is small.
             coefficient *= -beta / max(n_background / n_seen, eta * beta * np.dot(x, x))
         inverse /= 1.0 - rate
         scale *= 1.0 - 2.0 * eta * (1.0 - beta)

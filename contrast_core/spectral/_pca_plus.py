@@ -1,4 +1,4 @@
-"""PCA+: contrastive PCA of positive pairs by alignment alone."""
+"""PCA+, which finds what positive pairs share by their alignment alone."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from contrast_core.spectral._positive_pairs import PositivePairEmbedding
 
 
 class PCAPlus(PositivePairEmbedding):
-    r"""PCA of the cross-moment of positive pairs: what two views of the same rows share.
+    r"""PCA+: PCA of the cross-moment of positive pairs, which shows what the two views share.
 
     The components maximise the alignment of the views,
 
     .. math:: \max_{V^\top V = I} \operatorname{tr} V^\top S^+ V, \qquad
         S^+ = \frac{1}{2n}\sum_i x_i x_i^{+\top} + x_i^+ x_i^\top .
 
-    Let u be the mean and d half the difference of each pair. Then :math:`S^+ = C_U - C_D`, so PCA+
-    is contrastive PCA of the means against the half differences, with a contrast of 1.
+    Let u be the mean and d half the difference of the two rows of a pair. Then
+    :math:`S^+ = C_U - C_D`. PCA+ is therefore contrastive PCA with the means as foreground, the
+    half differences as background, and the contrast strength 1.
 
-    Background and noise are independent between the views, so they cancel in expectation. In a
-    sample of high dimension, a strong background does not cancel; then use `PCAPlusPlus`.
+    Background and noise are independent between the views, so they cancel in expectation. If there
+    are many features, a strong background does not cancel in a sample. In that case use
+    `PCAPlusPlus`.
 
     Parameters
     ----------
@@ -41,9 +43,10 @@ class PCAPlus(PositivePairEmbedding):
     components_ : ndarray of shape (k, n_features)
         Orthonormal rows; the entry of largest magnitude in each is positive.
     alignment_ : ndarray of shape (k,)
-        Eigenvalues of S+, descending: the variance that the views share along each component.
+        Eigenvalues of S+, descending. They are the variances that the views share along each
+        component.
     mean_ : ndarray of shape (n_features,)
-        The common mean of the views; in the paper's form, the mean of X.
+        The common mean of the views if `exchangeable` is True, and the mean of X otherwise.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         ``components_.T``, which maps centred rows to scores, and ``components_``, which maps scores
         back. With the mean, they form `linear_map_`, a `contrast_core.spectral.LinearMap`.
@@ -64,9 +67,9 @@ class PCAPlus(PositivePairEmbedding):
 
     Notes
     -----
-    Data with more features than rows are solved in the span of their rows. If both rows and
-    features exceed 3,000, S+ is only multiplied and not formed, as for `PCAPlusPlus`. The result is
-    equally exact.
+    If there are more features than rows, the problem is solved in the span of the rows. If rows and
+    features both exceed 3,000, S+ is not formed, but only multiplied by vectors, as in
+    `PCAPlusPlus`. The result is equally exact.
 
     References
     ----------
@@ -105,15 +108,16 @@ class PCAPlus(PositivePairEmbedding):
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset of shape (n_pairs, n_features) \
                 or PairMoments
-            The first view; or the moments of both, `positive` then being left out. Stored datasets
-            are read in blocks, into matrices of features x features.
+            The first view; or the moments of both views, without `positive`. Stored datasets are
+            read in blocks and reduced to matrices of shape (n_features, n_features).
         y : ignored
         positive : array-like, DataFrame, sparse matrix or stored dataset of shape \
                 (n_pairs, n_features)
-            The second view, row i with row i of X, the same features in the same order.
+            The second view, with the same features in the same order. Row i and row i of X are a
+            pair.
         sample_weight : array-like of shape (n_pairs,), optional
-            A weight for each pair, not negative; a pair with the weight 3 counts as three. Pairs
-            with weights are reduced to matrices of features x features.
+            A weight for each pair, not negative. A pair with the weight 3 counts as three pairs.
+            Pairs with weights are reduced to matrices of shape (n_features, n_features).
 
         Returns
         -------
@@ -123,10 +127,10 @@ class PCAPlus(PositivePairEmbedding):
         ------
         ValueError
             If the views differ in rows or features, there are fewer than two pairs, data are not
-            finite, `n_components` is out of range, or there are more than 10,000 rows and features
-            and no gap behind the k-th eigenvalue of S+.
+            finite, or `n_components` is out of range. The error is also raised if rows and features
+            both exceed 10,000 and there is no gap between the eigenvalues k and k + 1 of S+.
         TypeError
-            If `positive` is given beside moments, or a parameter has the wrong type.
+            If `positive` is given together with moments, or a parameter has the wrong type.
         """
         check_flag(self.exchangeable, "exchangeable")
         pairs = positive_pairs(X, positive, sample_weight)

@@ -1,4 +1,4 @@
-"""PCA++: contrastive PCA of positive pairs under hard uniformity."""
+"""PCA++, which finds what positive pairs share, with uncorrelated scores of unit variance."""
 
 from __future__ import annotations
 
@@ -25,21 +25,23 @@ from contrast_core.moments import PairMoments
 from contrast_core.solve import Plan, PositivePairs, positive_pairs, with_fallback
 from contrast_core.spectral._positive_pairs import PositivePairEmbedding, check_n_effective
 
-_GOOD_PAIRS = 0.5  # a leading eigenvalue of good pairs is near 1; random ones give about 0.3
+# The leading eigenvalue of good pairs is near 1, and that of random pairs is about 0.3. A warning
+# is given below this value.
+_GOOD_PAIRS = 0.5
 
 
 class PCAPlusPlus(PositivePairEmbedding):
     r"""PCA++: components that two views of the same rows share, despite a strong background.
 
     The directions maximise the alignment of the views, under the constraint that the scores are
-    uncorrelated with unit variance ("uniformity"),
+    uncorrelated and have unit variance ("uniformity"),
 
     .. math:: \max_{V^\top S V = I} \operatorname{tr} V^\top S^+ V,
-        \qquad\text{so}\qquad S^+ v = \lambda S v,
+        \qquad\text{so}\qquad S^+ v = \lambda S v .
 
-    where S is the covariance of the rows and :math:`S^+ = (X^\top X^+ + X^{+\top} X)/2n` is the
-    cross-moment of the pairs. S is truncated to its leading s eigenpairs, because the other ones
-    are noise, which whitening would amplify. PCA++ removes the difference between two conditions,
+    Here S is the covariance of the rows, and :math:`S^+ = (X^\top X^+ + X^{+\top} X)/2n` is the
+    cross-moment of the pairs. S is truncated to its leading s eigenpairs. The other eigenpairs are
+    noise, which whitening would amplify. PCA++ removes the difference between two conditions,
     whereas cPCA keeps it.
 
     Parameters
@@ -47,16 +49,17 @@ class PCAPlusPlus(PositivePairEmbedding):
     n_components : int, default=2
         Number of components, k, from 1 to the number of features.
     truncation : "auto", int, float or None, default="auto"
-        Rule for the number of eigenpairs of S that are kept, s. "auto" keeps those above the
-        Marchenko-Pastur edge :math:`\sigma^2(1+\sqrt{D/n})^2`, with a robust estimate of the noise
-        level :math:`\sigma^2` (see `contrast_core.contrast.noise_bulk`). An integer is the number
-        itself. A fraction up to 1 keeps the fewest that hold this share of the total variance. None
-        keeps all, for data with many more rows than features.
+        Rule for the number s of eigenpairs of S that are kept. "auto" keeps the eigenpairs above
+        the Marchenko-Pastur edge :math:`\sigma^2(1+\sqrt{D/n})^2`, with a robust estimate of the
+        noise level :math:`\sigma^2` (see `contrast_core.contrast.noise_bulk`). An integer is the
+        number itself. A fraction up to 1 keeps the fewest eigenpairs that hold this share of the
+        total variance. None keeps all eigenpairs, which suits data with many more rows than
+        features.
     exchangeable : bool, default=True
         Whether the two views play the same role. If True, S is estimated from both views about
         their common mean. A shift between the views then counts as disagreement and is suppressed,
-        and rows of either view can be transformed. False is the literal form of the paper: each
-        view has its own mean, and S is the covariance of X alone.
+        and rows of either view can be transformed. If False, the literal form of the paper is used:
+        each view has its own mean, and S is the covariance of X alone.
     weighted : bool, default=True
         Whether the scores, which have unit variance, are multiplied by the eigenvalue of their
         component, so that components on which the views agree count more.
@@ -64,29 +67,29 @@ class PCAPlusPlus(PositivePairEmbedding):
     Attributes
     ----------
     generalized_eigenvalues_ : ndarray of shape (k,)
-        Eigenvalues, descending: the correlation of the views along each direction, from -1 to 1
-        in the exchangeable form.
+        Eigenvalues, descending. In the exchangeable form, they are the correlations of the views
+        along each direction, from -1 to 1.
     directions_ : ndarray of shape (k, n_features)
-        Generalised eigenvectors as rows, with ``directions_ @ S @ directions_.T = I``. They are the
-        filters that give the scores.
+        Generalised eigenvectors as rows, with ``directions_ @ S @ directions_.T = I``. The scores
+        are the products of the rows with these directions.
     patterns_ : ndarray of shape (k, n_features)
-        ``directions_ @ S``: the change of the features for a unit of each score. If signal and
-        background overlap, the patterns span the signal, but the filters do not.
+        ``directions_ @ S``, which is the change of the features if a score changes by one. If
+        signal and background overlap, the patterns span the signal, but the directions do not.
     components_ : ndarray of shape (k, n_features)
         Orthonormal rows. For every j, the first j rows span the same space as the first j
         directions.
     truncation_ : int
         Number of eigenpairs of S that were kept, s.
     detectable_ : ndarray of bool of shape (k,)
-        Whether each component is detectable according to random matrix theory: its spike
-        :math:`\lambda/(1-\lambda)` exceeds `contrast_core.contrast.detectable_spike`, and its
-        eigenvalue exceeds the largest one that unrelated views would give by chance.
+        Whether each component is detectable according to random matrix theory. This is so if its
+        spike :math:`\lambda/(1-\lambda)` exceeds `contrast_core.contrast.detectable_spike`, and its
+        eigenvalue exceeds the largest eigenvalue that unrelated views would give by chance.
     mean_ : ndarray of shape (n_features,)
         The common mean of the views; in the literal form, the mean of X.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
-        `directions_` times their weights, which map centred rows to scores, and `patterns_` divided
-        by the weights, which map scores back. With the mean, they form `linear_map_`, a
-        `contrast_core.spectral.LinearMap`.
+        `projection_` maps centred rows to scores and is the transpose of `directions_` times their
+        weights. `reconstruction_` maps scores back and is `patterns_` divided by the weights. With
+        the mean, they form `linear_map_`, a `contrast_core.spectral.LinearMap`.
     form_ : {"dense", "span", "products"}
         Form in which the covariances were held: as a matrix of the features, as a matrix in the
         span of the rows, or as the rows themselves.
@@ -101,34 +104,40 @@ class PCAPlusPlus(PositivePairEmbedding):
     Warns
     -----
     ContrastWarning
-        If the truncation keeps at most k directions, so that the components span the same space as
-        those of PCA; if the leading eigenvalue is below 0.5, which is a sign of wrong pairs; or if
-        some components are not detectable.
+        If the truncation keeps at most k directions, because the components then span the same
+        space as the components of PCA. A warning is also given if the leading eigenvalue is below
+        0.5, which is a sign of wrong pairs, or if some components are not detectable.
 
     See Also
     --------
-    contrast_core.contrast.expected_subspace_error : The error that theory predicts.
-    contrast_core.contrast.effective_n_pairs : Number of independent pairs, if rows repeat.
+    contrast_core.contrast.expected_subspace_error : Predict the error by theory.
+    contrast_core.contrast.effective_n_pairs : Count the independent pairs, if rows repeat.
 
     Notes
     -----
     The data are not scaled. For counts, scale features to unit variance first. If `truncation` is a
     number, multiplying all data by a constant changes neither components nor scores.
 
-    Let u be the mean and d half the difference of each pair. Then :math:`S^+ = C_U - C_D` and
-    :math:`S = C_U + C_D`. So PCA++ is cPCA* of the means against the half differences, the
-    generalised eigenproblem :math:`C_U v = \rho\, C_D v` with :math:`\lambda = (\rho - 1) /
-    (\rho + 1)`, solved in the space of the leading eigenvectors of S. It finds directions along
-    which the means of pairs vary more than the differences within pairs. This does not hold for the
-    literal form, whose S is the covariance of X alone.
+    Let u be the mean and d half the difference of the two rows of a pair. Then
+    :math:`S^+ = C_U - C_D` and :math:`S = C_U + C_D`. PCA++ is therefore cPCA* with the means as
+    foreground and the half differences as background, in the space of the leading eigenvectors of
+    S. The generalised eigenproblem is :math:`C_U v = \rho\, C_D v` with :math:`\lambda = (\rho - 1)
+    / (\rho + 1)`. PCA++ finds directions along which the means of pairs vary more than the
+    differences within pairs. This does not hold for the literal form, because its S is the
+    covariance of X alone.
 
-    S is formed unless the rows of both views and the features all exceed 3,000; data with fewer
-    rows than features are solved in the span of their rows. Larger data are solved by products with
-    the rows if there is a gap behind the s-th eigenvalue, and otherwise by a matrix with at most
-    10,000 rows. The s eigenpairs are equally exact in all three cases. Only the noise level of
-    ``truncation="auto"`` differs: without a matrix, the sum of the spectrum is known but not the
-    spectrum, so the level is the mean of all eigenvalues that do not stand out, instead of their
-    median. Signals that are too weak to stand out raise that mean a little.
+    There are three ways to compute the s eigenpairs of S, which are equally exact:
+
+    - S is formed if the rows of both views, or the features, number at most 3,000. If there are
+      fewer rows than features, S is formed in the span of the rows.
+    - Larger data are solved by products with the rows, if there is a gap between the eigenvalues s
+      and s + 1.
+    - Otherwise, a matrix with at most 10,000 rows is formed.
+
+    Only the noise level of ``truncation="auto"`` depends on the way. Without a matrix, the sum of
+    all eigenvalues is known, but not each eigenvalue. The noise level is then the mean of all
+    eigenvalues that do not stand out, instead of their median. Signals that are too weak to stand
+    out raise this mean a little.
 
     References
     ----------
@@ -137,7 +146,8 @@ class PCAPlusPlus(PositivePairEmbedding):
 
     Examples
     --------
-    Two views share a weak signal in feature 0; each has its own strong background in feature 1.
+    Two views share a weak signal in feature 0. Each view has its own strong background in feature
+    1.
 
     >>> import numpy as np
     >>> from contrast_core import PCAPlusPlus
@@ -190,19 +200,20 @@ class PCAPlusPlus(PositivePairEmbedding):
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset of shape (n_pairs, n_features) \
                 or PairMoments
-            The first view; or the moments of both, `positive` then being left out. Stored datasets
-            are read in blocks, into matrices of features x features.
+            The first view; or the moments of both views, without `positive`. Stored datasets are
+            read in blocks and reduced to matrices of shape (n_features, n_features).
         y : ignored
         positive : array-like, DataFrame, sparse matrix or stored dataset of shape \
                 (n_pairs, n_features)
-            The second view, row i with row i of X, the same features in the same order.
+            The second view, with the same features in the same order. Row i and row i of X are a
+            pair.
         sample_weight : array-like of shape (n_pairs,), optional
-            A weight for each pair, not negative; a pair with the weight 3 counts as three. Pairs
-            with weights are reduced to matrices of features x features.
+            A weight for each pair, not negative. A pair with the weight 3 counts as three pairs.
+            Pairs with weights are reduced to matrices of shape (n_features, n_features).
         n_effective : float, optional
-            How many independent pairs the pairs are worth, where rows repeat (see
-            `contrast_core.contrast.effective_n_pairs`); by default their number.
-            The automatic truncation and `detectable_` depend on it.
+            Effective number of independent pairs, which is smaller than the number of pairs if rows
+            repeat (see `contrast_core.contrast.effective_n_pairs`). By default, it is the number of
+            pairs. The automatic truncation and `detectable_` depend on it.
 
         Returns
         -------
@@ -212,10 +223,11 @@ class PCAPlusPlus(PositivePairEmbedding):
         ------
         ValueError
             If the views differ in rows or features, there are fewer than two pairs, data are not
-            finite, a parameter is out of range, S has too low a rank for it, or there are more
-            than 10,000 rows and features and no gap behind the s-th eigenvalue of S.
+            finite, a parameter is out of range, or the rank of S is too low for a parameter. The
+            error is also raised if rows and features both exceed 10,000 and there is no gap between
+            the eigenvalues s and s + 1 of S.
         TypeError
-            If `positive` is given beside moments, or a parameter has the wrong type.
+            If `positive` is given together with moments, or a parameter has the wrong type.
         """
         check_flag(self.exchangeable, "exchangeable")
         check_flag(self.weighted, "weighted")
@@ -289,13 +301,13 @@ class PCAPlusPlus(PositivePairEmbedding):
         Parameters
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
-            Rows from anywhere; sparse input stays sparse.
+            Any rows with the features of the fit. Sparse input stays sparse.
 
         Returns
         -------
         ndarray of shape (n, n_components)
-            ``(X - mean_) @ directions_.T``, of unit variance over the rows that were fitted, times
-            `generalized_eigenvalues_` unless ``weighted=False``.
+            The scores ``(X - mean_) @ directions_.T``, which have unit variance over the rows of
+            the fit. Unless ``weighted=False``, they are multiplied by `generalized_eigenvalues_`.
 
         Raises
         ------
@@ -305,7 +317,7 @@ class PCAPlusPlus(PositivePairEmbedding):
         return super().transform(X)
 
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
-        """Return rows of feature space from their scores: the mean plus the scores' patterns.
+        """Reconstruct rows from their scores, as the mean plus the patterns times the scores.
 
         Parameters
         ----------
@@ -315,8 +327,8 @@ class PCAPlusPlus(PositivePairEmbedding):
         Returns
         -------
         ndarray of shape (n, n_features)
-            The linear regression of the rows on their scores, ``u @ patterns_ + mean_`` with u the
-            scores of unit variance; transforming it gives the scores again.
+            The linear regression of the rows on their scores, ``u @ patterns_ + mean_``, where u
+            are the scores of unit variance. `transform` of these rows gives the scores again.
 
         Raises
         ------

@@ -27,7 +27,7 @@ from contrast_core.spectral._sparse_cpca import SparseCPCA, check_penalty
 
 @dataclass(frozen=True, eq=False)
 class PenaltyChoice:
-    """A penalty chosen on held-out rows, as computed by `cross_validated_penalty`.
+    """Penalty that was chosen on held-out rows, as computed by `cross_validated_penalty`.
 
     Parameters
     ----------
@@ -60,27 +60,29 @@ def cross_validated_penalty(
 ) -> PenaltyChoice:
     r"""Choose the penalty of `SparseCPCA` whose components have the most contrast in held-out rows.
 
-    For each fold, the components are fitted to the other rows and made orthonormal (V, by QR in
-    their order). Their contrast is then computed from the moments :math:`C'` of the fold,
+    For each fold, the components are fitted to the other rows. A QR decomposition makes them
+    orthonormal, in their order, which gives V. Their contrast is then computed from the covariances
+    :math:`C'` of the fold,
 
     .. math:: \operatorname{tr} V^\top (C'_X - \alpha\, C'_Y) V ,
 
-    where alpha is the strength chosen on all rows. The penalty with the largest mean over the folds
-    is chosen; among equal means, the largest penalty.
+    where alpha is the strength that was chosen on all rows. The penalty with the largest mean
+    contrast over the folds is chosen. If several penalties have this mean, the largest of them is
+    chosen.
 
     Parameters
     ----------
     estimator : SparseCPCA
-        The method; it is cloned, and its own penalty or number of features is ignored.
+        The method. It is cloned, and its own penalty or number of features is ignored.
     X, background : array-like, DataFrame, sparse matrix, stored dataset or torch tensor of shape \
             (n or m, n_features)
         Foreground and background rows, not moments. They are read once for each fold and once more.
     penalties : array-like, optional
-        Penalties to try, from 0 to below 1; by default 0, 0.05, ... 0.95.
+        Penalties to try, from 0 to below 1. The default is 0, 0.05, ... 0.95.
     units, background_units : array-like of shape (n,) and (m,), optional
-        The donor, animal or other unit of each row. All rows of a unit are in the same fold, also
-        if it occurs in both datasets. Without units, rows are treated as independent. If several
-        rows come from the same donor, the penalty is then too small.
+        The donor, animal or other unit of each row. All rows of a unit are in the same fold, even
+        if the unit occurs in both datasets. Without units, rows are treated as independent. If
+        several rows come from the same donor, the penalty is then too small.
     n_folds : int, default=5
         Number of folds, at least 2.
     random_state : int, Generator or None, default=None
@@ -95,8 +97,8 @@ def cross_validated_penalty(
     TypeError
         If the estimator is not a `SparseCPCA`, or moments are given.
     ValueError
-        If the datasets have different features, a parameter is out of range, only one dataset has
-        units, or there are too few rows or units: each dataset needs two rows in every fold.
+        If the datasets have different features, a parameter is out of range, or only one dataset
+        has units. The error is also raised if a dataset has fewer than two rows in some fold.
 
     Examples
     --------
@@ -139,7 +141,7 @@ def _held_out(
     held_y: NDArray[np.bool_],
     penalties: FloatArray,
 ) -> FloatArray:
-    """Return the contrast in held-out rows of components fitted to the rest, per penalty, (P,)."""
+    """Fit components to the other rows; return their contrast in held-out rows by penalty, (P,)."""
     moments = contrast_moments(
         x.take(~held_x), y.take(~held_y), n_components=estimator.n_components, products=False
     )

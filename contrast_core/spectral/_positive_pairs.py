@@ -13,7 +13,7 @@ from contrast_core.solve import Plan
 
 
 class PositivePairEmbedding(LinearEmbedding):
-    """Base of the methods that find directions which two views of the same rows share."""
+    """Base class of the methods that find directions shared by two views of the same rows."""
 
     _of_moments = ("plan_",)
 
@@ -26,7 +26,7 @@ class PositivePairEmbedding(LinearEmbedding):
 
     @property
     def form_(self) -> Form:
-        """Form of the covariances: "dense", "span" or "products"."""
+        """Return the form of the covariances: "dense", "span" or "products"."""
         return self.plan_.form
 
     def fit_transform(
@@ -66,7 +66,7 @@ class PositivePairEmbedding(LinearEmbedding):
 
 
 def check_n_effective(n_effective: object, n_pairs: float) -> float:
-    """Return the number of independent pairs: the given number, or the number of all pairs."""
+    """Check and return the number of independent pairs, by default the number of all pairs."""
     if n_effective is None:
         return float(n_pairs)
     # Kish's effective number of pairs may exceed the number of pairs by rounding.

@@ -1,4 +1,4 @@
-"""Sparse contrastive PCA: contrastive components that involve few features each."""
+"""Sparse contrastive PCA, whose components involve few features each."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from contrast_core.solve import (
 from contrast_core.spectral._cpca import choose_alpha, default_alphas
 
 _DEFAULT_PENALTY = 0.3
-_LARGEST_RIDGE = 1e12  # beside a larger ridge, C(alpha) would be lost in rounding
+_LARGEST_RIDGE = 1e12  # with a larger ridge, rounding errors would be as large as C(alpha)
 
 
 class SparseCPCA(StrengthPath, MomentContrast):
-    r"""Sparse contrastive PCA: contrastive components that involve few features each.
+    r"""Sparse contrastive PCA, whose components involve few features each.
 
     The method is elastic-net sparse PCA of the positive part of the contrast,
     :math:`C_+ = \sum_i \lambda_i v_i v_i^\top`, where :math:`(\lambda_i, v_i)` are *all* positive
@@ -57,18 +57,19 @@ class SparseCPCA(StrengthPath, MomentContrast):
     alpha : "auto", "denoise" or float from 0, finite, default="auto"
         Contrast strength, as for `CPCA`.
     penalty : float from 0 to below 1, optional
-        The penalty :math:`t_j`, as a share of :math:`\lambda_j \max_d |v_{jd}|`, at which component
-        j would keep no feature. It has no unit, so it does not depend on the scale of the data. By
-        default 0.3, unless `n_features_to_select` is given. `cross_validated_penalty` chooses it.
+        The penalty is :math:`t_j` divided by :math:`\lambda_j \max_d |v_{jd}|`, the value of
+        :math:`t_j` at which component j would keep no feature. It has no unit, so it does not
+        depend on the scale of the data. The default is 0.3, unless `n_features_to_select` is given.
+        `cross_validated_penalty` chooses a penalty.
     n_features_to_select : int from 1 to the number of features, optional
         Number of features that each component keeps; give it instead of a penalty. Least angle
         regression follows the elastic net's path until one more feature would enter.
     ridge : float above 0, up to 1e12, default=1.0
         The ridge penalty :math:`\rho`, in units of the largest eigenvalue of C(alpha). A large
         ridge selects correlated features together, and makes the selection depend less on chance
-        correlations in the sample. In an example with 600 rows of 500 features, 30 of them in
-        groups close to the limit of detection, a ridge of 1.0 found all 30, and 1e-6 (a lasso, the
-        common default elsewhere) found 28.
+        correlations in the sample. This was measured with 600 rows of 500 features, 30 of which
+        form groups close to the limit of detection. A ridge of 1.0 found all 30 features. A ridge
+        of 1e-6, which is practically a lasso and a common default elsewhere, found 28.
 
     Attributes
     ----------
@@ -79,11 +80,11 @@ class SparseCPCA(StrengthPath, MomentContrast):
     alpha_, strength_ : float
         The contrast strength used.
     penalties_ : ndarray of shape (k,)
-        The penalty of each component, as a share like `penalty`. It is less than `penalty` if that
-        would have removed the last feature of the component.
+        The penalty of each component, in the same units as `penalty`. It is smaller than `penalty`
+        if `penalty` would have removed the last feature of the component.
     foreground_variance_, background_variance_ : ndarray of shape (k,)
-        Variance of foreground and background along each component. The variances do not add up,
-        because the scores are correlated.
+        Variance of foreground and background along each component. The variances do not add up to
+        the variance in the span of the components, because the scores are correlated.
     contrast_index_ : ndarray of shape (k,)
         :math:`(v_X - v_Y) / (v_X + v_Y)` of these two variances, from -1 (background only) to 1
         (foreground only). It does not depend on the scale of the data, and is NaN for a component
@@ -92,13 +93,13 @@ class SparseCPCA(StrengthPath, MomentContrast):
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
         Moments of the two datasets, from which `at`, `path` and `sparsity_path` compute their
-        results. `SpanMoments`, which are used for more features than rows, refer to the rows of the
-        data: do not change the data as long as the moments are in use.
+        results. `SpanMoments` are used if there are more features than rows, and refer to the rows
+        of the data. Do not change the data as long as the moments are in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         ``components_.T``, which maps centred rows to scores, and its pseudoinverse, which maps
         scores back. Therefore `denoise` and `inverse_transform` project orthogonally on the span of
-        the components, and give every feature that has no loading its mean. With the mean, the two
-        matrices form `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        the components. A feature without loadings becomes its mean. With the mean, the two matrices
+        form `linear_map_`, a `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -118,17 +119,17 @@ class SparseCPCA(StrengthPath, MomentContrast):
 
     See Also
     --------
-    CPCA : All features in every component.
-    cross_validated_penalty : The penalty whose components have the most contrast in held-out rows.
+    CPCA : Contrastive PCA with all features in every component.
+    cross_validated_penalty : Choose the penalty with the most contrast in held-out rows.
 
     Notes
     -----
     The data are not scaled. Standardise both datasets first if features have different units,
     because the penalty is the same for all features.
 
-    The problem is not convex. It is solved by alternating between B and A, starting at the leading
-    eigenvectors. Without a penalty, every rotation of the components is a solution; with a penalty
-    below 0.01, the iteration takes thousands of steps.
+    The problem is not convex. It is solved by minimising over B and A in turn, starting at the
+    leading eigenvectors. Without a penalty, every rotation of the components is a solution. With a
+    penalty below 0.01, the iteration takes thousands of steps.
 
     If several features are copies of one another, a penalty keeps all or none of them, whereas
     `n_features_to_select` may keep some. The default grid of `path` ends at the strength beyond
@@ -182,14 +183,14 @@ class SparseCPCA(StrengthPath, MomentContrast):
         Parameters
         ----------
         numbers : sequence of int, optional
-            Values of `n_features_to_select`. By default, the number of all features and then the
-            powers of two below it, from at most 256 down to 1.
+            Values of `n_features_to_select`. By default, these are the number of all features, and
+            the powers of two below this number, from at most 256 down to 1.
 
         Returns
         -------
         list of Self
-            A new fitted estimator for each different number, in descending order of the numbers:
-            from dense to sparse.
+            A new fitted estimator for each different number, in descending order of the numbers,
+            and therefore from dense to sparse.
 
         Raises
         ------
@@ -214,7 +215,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
         )
 
     def _at_penalties(self, penalties: Sequence[float]) -> list[Self]:
-        """Return estimators fitted at the contrast strength of this one, one for each penalty."""
+        """Return a fitted estimator for each penalty, at the contrast strength of this one."""
         return self._with_sparsity([{"penalty": one} for one in penalties])
 
     def _with_sparsity(self, settings: Sequence[Mapping[str, object]]) -> list[Self]:
