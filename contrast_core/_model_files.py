@@ -58,7 +58,8 @@ _PARTS = {
 }
 _DTYPES = frozenset(np.dtype(kind).newbyteorder("<").str for kind in "?bBhHiIlLqQefd")
 _MEMBERS = ("model.json", "arrays")
-_MOST_FEATURES = 1500  # up to this number, span moments are saved as a matrix of features
+# Up to this number of features, span moments are saved as a matrix (n_features, n_features).
+_MOST_FEATURES = 1500
 _LARGEST_HEADER = 2**28  # largest unpacked size of model.json in bytes: millions of names
 
 
@@ -73,14 +74,14 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
     ----------
     model : fitted estimator, SecondMoments or PairMoments
         An estimator of this package, or moments. For a `KernelCPCA` the rows of the fit are saved
-        too, because its `transform` needs them.
+        too, because `KernelCPCA.transform` needs them.
     path : str or path
         Path of the file. An existing file is replaced only after the new one is complete. If
         anything fails, it stays unchanged.
     moments : bool, default=False
-        Whether to save the moments of the fit with an estimator. `at` and `path` need them. They
-        are as large as covariances of all features. Without them the file holds little more than
-        the components and means.
+        Whether to save the moments from which an estimator was fitted, because `at` and `path` need
+        them. They are as large as covariances of all features. Without them the file holds little
+        more than the components and means.
 
     Raises
     ------

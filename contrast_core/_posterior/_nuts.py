@@ -40,9 +40,8 @@ class _Trapezoids:
         self.at = np.tril_indices(n_features, 0, k)
         rows, columns = self.at
         self.logged = np.flatnonzero((rows == columns) & (columns < k - 1))
-        self.powers = k - columns[self.logged].astype(
-            np.float64
-        )  # plus one, because points hold logarithms
+        # The powers are k - i, plus one because points hold logarithms of the diagonal.
+        self.powers = k - columns[self.logged].astype(np.float64)
 
     def matrices(self, points: FloatArray) -> FloatArray:
         """Return the matrices (..., D, k) at points (..., n)."""
@@ -74,12 +73,12 @@ def draw_matrices(
     Parameters
     ----------
     target : callable
-        Computes the log-density of a matrix (D, k), with respect to the volume of its entries, and
-        of further numbers (n,), with its gradients.
+        Computes the log-density of a matrix (D, k) and of further numbers (n,), and its gradients
+        with respect to both. The density of the matrix is per unit volume of its D k entries.
     start : ndarray of shape (D, k)
         A likely matrix, lower trapezoidal with a positive diagonal.
     spread : ndarray of shape (D, 1)
-        Approximate width of the density along each row, or more. Chains start this far apart.
+        At least the approximate width of the density along each row. Chains start this far apart.
     others : ndarray of shape (n,)
         Likely values of the further numbers.
     draws, chains : int
@@ -112,7 +111,7 @@ def draw_matrices(
         return value, gradient
 
     def finite_log_density(point: FloatArray) -> tuple[float, FloatArray]:
-        # The first steps of a chain can be so long that numbers overflow; these are rejected.
+        # The first steps of a chain can be so long that numbers overflow. Such steps are rejected.
         with np.errstate(all="ignore"):
             try:
                 return log_density(point)

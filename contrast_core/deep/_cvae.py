@@ -79,7 +79,7 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         the wider one is next to the rows.
     max_iter : int, optional
         Largest number of passes over the data. By default it is chosen to give 4000 minibatches,
-        within 20 to 400 passes.
+        but at least 20 and at most 400 passes.
     batch_size : int, default=128
         Number of rows in a minibatch, from both datasets together in proportion to their rows.
     learning_rate : float above 0, default=1e-3
@@ -91,8 +91,8 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
     warm_start : bool, default=False
         Whether to continue the last fit for `max_iter` more passes. The fit may come from another
         process (see `contrast_core.load`). The held-out loss shows whether the data are the same.
-        If they are, the result is as if the training had not been interrupted, to the last bit on
-        the same processor. On other data only the best weights and the scale are reused.
+        If they are, the result is as if the training had not been interrupted (exactly so on the
+        same processor). On other data only the best weights and the scale are reused.
     device : str or torch.device, optional
         Device to compute on, such as ``"cuda"``; by default the CPU. On a GPU that supports
         bfloat16, training uses it for products.
@@ -112,15 +112,15 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         Mean of the background. For counts, mean of the logarithms of the background's counts scaled
         to 10,000 per row.
     unit_ : float
-        Root of the mean variance of the features in the background; for counts, of the same
-        logarithms.
+        Root of the mean variance of the background's features. For counts it is computed from the
+        same logarithms as `mean_`.
     noise_variance_ : float or ndarray of shape (n_features,)
         :math:`\sigma^2` in the data's squared units; for counts :math:`1 / \theta`, the
         overdispersion of each feature.
     training_loss_, held_out_loss_ : ndarrays of shape (n_epochs,)
-        Negative mean evidence lower bound per row, in the scaled units of the fit. The first is the
-        mean during each epoch, the second that of the held-out rows after it (NaN without such
-        rows). Epochs before a warm start are included.
+        Negative mean evidence lower bound per row, in the scaled units of the fit. The training
+        loss is the mean during each epoch. The held-out loss is computed after each epoch (NaN if
+        no rows are held out). Epochs before a warm start are included.
     best_epoch_ : int
         Epoch whose weights were kept.
     n_iter_ : int
@@ -371,8 +371,9 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         r"""Return the salient part of rows, :math:`f_t(\operatorname{E} t)`.
 
         This is the paper's de-noised target. It leaves out the shared part and the mean of the
-        background. For counts both parts act by factors. The result is then the mean profile of the
-        background, changed by the salient part alone and scaled to the sum of each row.
+        background. For counts both parts multiply the expected counts. The result is then the mean
+        profile of the background, multiplied by the salient part alone and scaled to the sum of
+        each row.
 
         Parameters
         ----------
@@ -507,7 +508,7 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         return check_device("cpu" if self.device is None else self.device)
 
     def _coder(self) -> Coder:
-        """Return the fitted networks, which are rebuilt from the weights, kept as arrays."""
+        """Rebuild the fitted networks from the weights, which are kept as arrays."""
         check_is_fitted(self)
         from contrast_core.deep._coding import Coder
 

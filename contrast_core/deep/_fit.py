@@ -18,7 +18,7 @@ from contrast_core.rows import Rows
 
 _STEPS = 4000  # number of minibatches that the default number of epochs gives
 _EPOCHS = 20, 400  # limits of the default number of epochs
-_LARGER = 4  # minibatches of held-out rows are larger by this factor: they need no gradients
+_LARGER = 4  # minibatches of held-out rows need no gradients, so they are larger by this factor
 
 
 def fit_networks(
@@ -38,7 +38,8 @@ def fit_networks(
 ) -> History:
     """Maximise the evidence lower bound, averaged over the rows of both datasets.
 
-    If `max_epochs` is None, the number of passes gives 4000 minibatches, within 20 to 400 passes.
+    If `max_epochs` is None, the largest number of passes is chosen to give 4000 minibatches, but at
+    least 20 and at most 400 passes.
     """
     rng = np.random.default_rng(seed)
     (x, out_x), (y, out_y) = (split(z, held_out_share, rng) for z in (foreground, background))

@@ -102,7 +102,7 @@ class ContrastiveNetworks(nn.Module):
 
 
 def perceptron(widths: tuple[int, ...], generator: torch.Generator) -> nn.Sequential:
-    """Return fully connected layers with ReLU between them, with torch's default first weights."""
+    """Return fully connected layers with ReLU between them, initialised by torch's default rule."""
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(widths):
         # The layer is created without values, because torch would draw them from its global state.

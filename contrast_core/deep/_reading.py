@@ -21,7 +21,7 @@ _MOST_HELD_OUT = 5000  # largest number of held-out rows, which are kept in memo
 
 
 class Measured(NamedTuple):
-    """Scale of the data, from the background; the names are those of fitted attributes.
+    """Mean and scale of the background; fields have the names of fitted attributes.
 
     mean_, unit_
         Mean (n_features,) and root of the mean variance of the input of the encoders.
@@ -93,7 +93,10 @@ def _unit(seen: FeatureMoments, name: str) -> float:
 
 
 def split(rows: Rows, share: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
-    """Split rows into training rows and at least one random held-out row, kept in memory."""
+    """Split rows into training rows and random held-out rows, which are loaded into memory.
+
+    At least one row is held out, unless `share` is 0.
+    """
     n = rows.shape[0]
     n_out = min(max(1, round(share * n)), _MOST_HELD_OUT) if share else 0
     chosen = np.zeros(n, dtype=bool)
@@ -104,7 +107,7 @@ def split(rows: Rows, share: float, rng: np.random.Generator) -> tuple[Rows, Row
 def passes(
     x: Rows, y: Rows, n_batches: int, rng: np.random.Generator, scale: dict[str, Any]
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Yield minibatches of both datasets, each in proportion to its number of rows."""
+    """Yield minibatches with rows of both datasets, in proportion to their numbers of rows."""
     draws = rng.spawn(2)
     both = (minibatches(z, n_batches, each, **scale) for z, each in zip((x, y), draws, strict=True))
     for (_, foreground), (_, background) in zip(*both, strict=True):

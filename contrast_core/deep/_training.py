@@ -18,7 +18,7 @@ Batch: TypeAlias = tuple[NDArray[Any], ...]
 Loss: TypeAlias = Callable[[tuple[Tensor, ...], torch.Generator], Tensor]
 
 _SMOOTHED = 3  # number of epochs over which the held-out loss is averaged
-_SAME_LOSS = 1e-4  # relative tolerance for equal losses, as other machines round differently
+_SAME_LOSS = 1e-4  # relative tolerance for equal losses, because processors round differently
 _HELD_OUT_SEED = 0  # seed of every evaluation, so that epochs differ only by the weights
 
 
@@ -46,7 +46,8 @@ class History(NamedTuple):
     """Losses of a training, including the epochs of the training that it continued.
 
     training, held_out : ndarrays of shape (n_epochs,)
-        Mean loss during each epoch, and on the held-out rows after it; NaN without such rows.
+        Mean loss of the training rows during each epoch, and mean loss of the held-out rows after
+        each epoch (NaN if no rows are held out).
     best : int
         Epoch whose weights were kept.
     ended : {"settled", "max_epochs", "not finite"}
@@ -210,7 +211,10 @@ def copied(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _is_finite(module: nn.Module, *values: float) -> bool:
-    """Return whether losses and weights are finite; the last step can make only weights NaN."""
+    """Return whether losses and weights are finite.
+
+    After the last step of an epoch the weights can be NaN although the losses are finite.
+    """
     return bool(np.isfinite(values).all()) and all(
         bool(torch.isfinite(weights).all()) for weights in module.parameters()
     )

@@ -76,7 +76,8 @@ def ascend(
     if not smooth:
         return _mixing(evaluate, start, tol, max_iter)[0]
     best, left = Ascent(start, np.empty(0), False), max_iter
-    # L-BFGS compares values, so it stops where these differ by rounding; mixing can go on.
+    # L-BFGS compares values of the objective, so it stops once they differ by rounding errors only.
+    # Mixing can continue from there.
     for climb in (_mixing, _quasi_newton, _mixing):
         found, n = climb(evaluate, best.point, tol, min(left, _MAPS if climb is _mixing else left))
         values = np.concatenate([best.values, found.values[best.values.size > 0 :]])
@@ -89,7 +90,7 @@ def ascend(
 def _mixing(
     evaluate: Callable[[FloatArray], Evaluation], start: FloatArray, tol: float, max_iter: int
 ) -> tuple[Ascent, int]:
-    """Return the end of Anderson mixing, and the number of evaluations."""
+    """Run Anderson mixing, and return its result and the number of evaluations."""
     point, here = start, evaluate(start)
     n, values = 1, [here.value]
     points: list[FloatArray] = []  # points since the memory was cleared

@@ -99,14 +99,15 @@ class CLVM(LatentModel):
     ard : bool, default=False
         Whether to choose the number of shared dimensions by automatic relevance determination;
         `n_shared` is then the largest number. A vague prior on the length of each column of S
-        shrinks columns that add too little to zero. A last fit without the prior uses the other
-        columns. The number is right where the noise has the same variance in every direction.
-        Otherwise, as in the mouse data and most real tables, all columns are kept.
+        shrinks a column to zero if it adds too little to the likelihood. A last fit without the
+        prior uses the other columns. The chosen number is right if the noise has the same variance
+        in every direction. Otherwise, as in the mouse data and most real tables, all columns are
+        kept.
     robust : "entries" or "rows", optional
         Whether to replace the normal distribution by Student's t, with 4 degrees of freedom.
-        "entries" is for single wrong values: the noise of each value has a t distribution of its
-        own. "rows" is for samples that are wrong as a whole: each row, with its noise and latent
-        variables, has one. The data must be in memory, except with "vi".
+        "entries" is for single wrong values: the noise of each value has its own t distribution.
+        "rows" is for samples that are wrong as a whole: the noise and the latent variables of a row
+        have a joint t distribution. The data must be in memory, except with "vi".
     priors : dict, optional
         Parameters of the paper's priors, under these names:
 
@@ -164,7 +165,7 @@ class CLVM(LatentModel):
     Attributes
     ----------
     components_ : ndarray of shape (t, n_features)
-        Orthonormal rows that span the columns of W; the entry of largest magnitude in each is
+        Orthonormal rows that span the columns of W. In each row the entry of largest magnitude is
         positive.
     salient_loadings_ : ndarray of shape (n_features, t)
         W, rotated so that its columns are orthogonal and in descending order of length. (The model
@@ -172,8 +173,8 @@ class CLVM(LatentModel):
     selected_ : ndarray of bool of shape (n_features,)
         Features with a salient loading.
     shared_loadings_ : ndarray of shape (n_features, k)
-        S, rotated likewise. With `ard` it has only the columns that are kept. The columns of S need
-        not be orthogonal to those of W.
+        S, rotated in the same way. With `ard` it has only the columns that are kept. The columns of
+        S need not be orthogonal to the columns of W.
     noise_variance_ : float
         sigma^2; with `robust`, the squared scale of Student's t. Not set for counts.
     degrees_of_freedom_ : float
@@ -207,14 +208,15 @@ class CLVM(LatentModel):
         Variances of foreground and background along each component. With missing values or `robust`
         they are the variances under the model, from the loadings and `noise_variance_`.
     contrast_index_ : ndarray of shape (t,)
-        :math:`(v_X - v_Y) / (v_X + v_Y)` of these variances, from -1 (background only) to 1
-        (foreground only); NaN where neither dataset varies.
+        :math:`(v_X - v_Y) / (v_X + v_Y)`, where :math:`v_X` and :math:`v_Y` are the foreground and
+        background variances. It is between -1 (background only) and 1 (foreground only), or NaN
+        where neither dataset varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background. For counts, logarithms of each feature's share of a
         row's total when all latent variables are zero.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
-        Moments of the data; not set with missing values or `robust`. SpanMoments, which are used
-        for more features than rows, hold the rows.
+        Moments of the data; not set with missing values or `robust`. Data with more features than
+        rows give SpanMoments, which refer to the rows themselves.
     projection_, reconstruction_ : ndarrays of shape (n_features, t) and (t, n_features)
         `projection_` maps centred rows to scores, the posterior means of t; `reconstruction_` maps
         scores back, as in `inverse_transform`. Together with the mean they form `linear_map_`, a
@@ -228,7 +230,7 @@ class CLVM(LatentModel):
     Raises
     ------
     ValueError
-        By `fit`, in these cases:
+        `fit` raises it in these cases:
 
         - Always: if the latent variables explain all variance, so that the likelihood has no
           maximum, if `sparsity` leaves no feature, or if a parameter is out of range.
@@ -263,8 +265,8 @@ class CLVM(LatentModel):
     counts as noise: if k is too small, W finds variation that both datasets have. If k is too
     large, S explains variation that only the foreground has. On the mouse data any k from 1 to 8
     separates the groups. The weight of a dataset in the likelihood is its number of rows, or the
-    total weight of its rows; several backgrounds count with all their rows. Features that vary in
-    neither dataset are left out of the likelihood.
+    total weight of its rows. The weight of several backgrounds is their total number of rows.
+    Features that vary in neither dataset are left out of the likelihood.
 
     References
     ----------
@@ -521,7 +523,7 @@ class CLVM(LatentModel):
     def _moments(
         self, X: MatrixLike | Moments, background: object, design: Design
     ) -> tuple[Moments, Moments, Plan]:
-        # Sparsity selects rows of the loadings, which are features only if the solver "eigh" keeps
-        # the features as coordinates.
+        # Sparsity selects rows of the loadings. These rows are features only with the solver
+        # "eigh", which keeps the features as coordinates.
         solver = "auto" if self.sparsity is None else "eigh"
         return contrast_moments(X, background, solver=solver, products=False, design=design)

@@ -41,7 +41,7 @@ def check_tails(robust: object, noise: object, inference: object) -> Tails:
 
 
 def check_combination(parts: Sequence[Rows], design: Design, what: str) -> None:
-    """Raise ValueError for options that need moments, which a fit from rows does not have."""
+    """Raise ValueError if an option is given that only a fit from moments supports."""
     centre = "subtract the mean or median of each label's rows first, in foreground and background"
     refused = {
         "within": (design.within is not None, centre),

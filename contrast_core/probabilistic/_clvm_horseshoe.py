@@ -121,9 +121,9 @@ def shrunk_probability(
 
 
 def least_scale(priors: PriorSettings, noise: float, n_rows: float) -> float:
-    """Return delta, given the relative noise variance and the number of foreground rows.
+    """Return the threshold delta, given the noise variance and the number of foreground rows.
 
-    The noise variance is relative to the mean variance of the features.
+    The noise variance and delta are relative to the mean variance of the features.
     """
     if priors.horseshoe_threshold is not None:
         return priors.horseshoe_threshold

@@ -37,7 +37,8 @@ class Search(NamedTuple):
     tol : float
         Length of the gradient at which EM ends. The gradient is that of the log-likelihood per row,
         with respect to the loadings, in units of the noise's standard deviation, and to the
-        logarithm of the noise variance. Without a gradient, the length of a step is used.
+        logarithm of the noise variance. If the likelihood has no gradient, the length of a step of
+        EM takes its place.
     max_iter : int
         Largest number of evaluations of the likelihood.
     priors : PriorSettings
@@ -73,7 +74,7 @@ class Step(NamedTuple):
     """An evaluation of the likelihood times a prior.
 
     value : float
-        Logarithm per row.
+        Logarithm of the likelihood times the prior, divided by the number of rows.
     slope : Model or None
         Gradient with respect to the loadings and to the logarithm of the noise variance.
     update : Fit
@@ -86,9 +87,11 @@ class Step(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """The fit after selection: the rows of W and columns of S that are left, and the penalty.
+    """The fit after the selection of rows of W and of columns of S.
 
-    `shrunk` is the probability that the horseshoe shrinks a feature's salient loadings away.
+    `n_shared` is the number of columns of S that are left. `penalty` is the rho that selected the
+    rows of W. `shrunk` is the probability that the horseshoe shrinks a feature's salient loadings
+    away.
     """
 
     fit: Fit
@@ -113,7 +116,7 @@ class Likelihood(ABC):
     unit : float
         Unit of the loadings, in the units of the data.
     size : int
-        Number of coordinates of the loadings.
+        Number of rows of the loadings, which are features or coordinates in the span of the data.
     """
 
     n_shared: int
@@ -211,7 +214,10 @@ class Likelihood(ABC):
 
 
 def _point(at: Fit, like: Fit, unit: float) -> FloatArray:
-    """Return parameters as one vector: loadings and means over `unit`, and logarithms."""
+    """Return the parameters as one vector.
+
+    Loadings and means are divided by `unit`. Noise variance and weights enter as logarithms.
+    """
     parts = [at.model.loadings.ravel() / unit, [np.log(at.model.noise)]]
     parts += [mean / unit for mean in at.means]
     weights = zip(at.weights, like.weights, strict=True)
@@ -269,7 +275,10 @@ def described_model(
 def _rotated(
     lift: Callable[[FloatArray], FloatArray], loadings: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return loadings of features with orthogonal columns, and unit vectors of them as rows."""
+    """Rotate the loadings so that their columns are orthogonal.
+
+    Return these columns, (n_features, k), and the same columns as rows of unit length.
+    """
     directions, lengths, _ = np.linalg.svd(loadings, full_matrices=False)
     directions[~loadings.any(axis=1)] = 0.0
     components = fix_signs(lift(directions.T))

@@ -26,11 +26,11 @@ from contrast_core.solve import contrast_index
 
 
 class Expectation(NamedTuple):
-    """E-step per row: log-likelihood, its gradient, and sums.
+    """Result of the E-step, averaged over rows.
 
-    The gradient is with respect to the loadings and the logarithm of the noise variance. With the
-    noise variance s, the expected log-likelihood of new loadings L is, up to a constant,
-    ``-(trace(L second L^T) - 2 trace(L cross^T)) / 2 s``.
+    `slope` is the gradient of the log-likelihood with respect to the loadings and the logarithm of
+    the noise variance. With the noise variance s, the expected log-likelihood of new loadings L is,
+    up to a constant, ``-(trace(L second L^T) - 2 trace(L cross^T)) / 2 s``.
     """
 
     log_likelihood: float
@@ -84,8 +84,8 @@ class MomentLikelihood(Likelihood):
     def expect(self, model: Model, spread: FloatArray | None = None) -> Expectation:
         """Return the E-step of both datasets.
 
-        `spread` (t, t) is the sum of the posterior covariances of the rows of W, if W is not known
-        exactly. The log-likelihood and its gradient are defined without it only.
+        If the rows of W have posteriors, `spread` (t, t) is the sum of their covariances. The
+        log-likelihood and its gradient in the result are valid only without `spread`.
         """
         (size, n_latent), k, share = model.loadings.shape, self.n_shared, self.foreground_share
         value = by_log_noise = 0.0
@@ -109,8 +109,8 @@ class MomentLikelihood(Likelihood):
         """
         n_features, noise = self.n_features, model.noise
         axes, squares, precisions = principal_axes(model, spread)
-        # On these axes no digits cancel, even if columns are nearly parallel and much longer than
-        # the noise.
+        # On these axes no digits cancel, even if columns of the loadings are nearly parallel and
+        # much longer than the standard deviation of the noise.
         loadings, total = model.loadings @ axes, moments.total_variance / self.unit**2
         gain = loadings / (precisions * noise)
         cross = moments.apply(loadings) / (self.unit**2 * precisions * noise)

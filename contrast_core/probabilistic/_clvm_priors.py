@@ -157,7 +157,10 @@ class Penalty(Prior):
     def adaptive(
         cls, penalty: float, dense: FloatArray, n_shared: int, groups: NDArray[np.intp]
     ) -> Penalty:
-        """Return the penalty whose rates are rho over the group lengths of the unpenalised fit."""
+        """Return the penalty with the rate rho / length for each group.
+
+        The lengths are those of the groups in the unpenalised fit.
+        """
         lengths = group_lengths(dense[:, n_shared:], groups)
         rates = np.full(len(lengths), np.inf)
         np.divide(penalty, lengths, out=rates, where=lengths > 0)
@@ -233,12 +236,12 @@ def proximal(
     thresholds: FloatArray,
     groups: NDArray[np.intp],
 ) -> FloatArray:
-    """Return the exact M-step's loadings with a penalty on the length of each group of rows.
+    """Return the loadings of the M-step with a penalty on the length of each group of rows.
 
-    Shared loadings are eliminated. The salient rows w of a group then minimise the sum of
-    ``w A w^T / 2 - w b^T`` plus ``threshold * r``, where r is the norm of all rows w of the group.
-    If the norm of all vectors b of the group is at most the threshold, the rows are zero. Otherwise
-    they are ``b (A + threshold / r)^-1``.
+    The solution is exact. First the shared loadings are eliminated. The salient rows w of a group
+    then minimise the sum of ``w A w^T / 2 - w b^T`` over these rows, plus ``threshold * r``, where
+    r is the norm of all entries of these rows. If the norm of all vectors b of the group is at most
+    the threshold, the rows are zero. Otherwise each row is ``b (A + threshold / r)^-1``.
     """
     k, several = n_shared, second[None] if second.ndim == 2 else second
     of_shared, mixed = several[:, :k, :k], several[:, :k, k:]
@@ -251,7 +254,8 @@ def proximal(
     curvatures, some = np.broadcast_to(values, along.shape)[kept], along[kept]
     group = (np.cumsum(left) - 1)[groups[kept]]  # index of each kept row's group
     length = np.zeros(len(limits))
-    for _ in range(_NEWTON_STEPS):  # for a root of 1 / |..| - 1, nearly linear in length
+    # Newton's method finds the root of 1 / sqrt(square) - 1, which is nearly linear in the length.
+    for _ in range(_NEWTON_STEPS):
         systems = curvatures * length[group, None] + limits[group, None]
         squares = (some / systems) ** 2
         square = np.bincount(group, squares.sum(axis=1), len(limits))
@@ -277,7 +281,7 @@ def _turned(rows: FloatArray, matrices: FloatArray) -> FloatArray:
 
 
 def solved(second: FloatArray, cross: FloatArray) -> FloatArray:
-    """Return ``cross @ inv(second)``; with a matrix for each row, solve row by row."""
+    """Return ``cross @ inv(second)``; `second` is one matrix for all rows or one for each row."""
     if second.ndim == 2:
         return np.asarray(np.linalg.lstsq(second, cross.T, rcond=None)[0].T, np.float64)
     return np.asarray(np.linalg.solve(second, cross[:, :, None])[:, :, 0], np.float64)

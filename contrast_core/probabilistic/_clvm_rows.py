@@ -33,16 +33,17 @@ from contrast_core.probabilistic._row_posterior import (
 from contrast_core.rows import Rows
 from contrast_core.solve import contrast_moments
 
-_CLIPPED_AT = 4.5  # values are clipped at this many median absolute deviations for the start
+_CLIPPED_AT = 4.5  # median absolute deviations at which values are clipped to find the start
 _START_TOL, _START_STEPS = 1e-3, 500  # limits of the search for the start
 
 
 class StandardisedRows(NamedTuple):
     """Foreground and background, centred by their medians and scaled to a mean variance of about 1.
 
-    values, seen : tuples of two ndarrays
-        Values of the features that vary in either dataset, (n, size), 0 where nothing was observed,
-        and 1 where a value was observed, else 0.
+    values : tuple of two ndarrays
+        Values of the features that vary in either dataset, (n, size); missing values are 0.
+    seen : tuple of two ndarrays
+        1 where a value was observed, else 0, (n, size).
     clipped : tuple of two ndarrays
         The values with outliers clipped.
     varies : ndarray of bool of shape (n_features,)
@@ -93,7 +94,7 @@ def observed_rows(foreground: Rows, background: Rows) -> StandardisedRows:
 
 
 def _clipped(left: FloatArray) -> FloatArray:
-    """Return rows with clipped entries; rows longer than the median are shortened to it."""
+    """Clip outlying entries, then shorten rows that are longer than the median to its length."""
     if not left.size:
         return left
     deviations = np.nanmedian(np.abs(left), axis=0)
@@ -108,10 +109,10 @@ def _clipped(left: FloatArray) -> FloatArray:
 class RowLikelihood(Likelihood):
     r"""Likelihood of the observed values of rows.
 
-    Every observed value has a weight. It is 1 with normal noise. Student's t, with nu degrees of
-    freedom, is a normal distribution whose variance is divided by a random number, and the weight
-    is the expectation of that number. It belongs to each entry, or to each row, in which case noise
-    and latent variables of the row share it:
+    Every observed value has a weight. With normal noise it is 1. Student's t, with nu degrees of
+    freedom, is a normal distribution whose variance is divided by a random number. The weight is
+    the posterior expectation of that number. Either each entry has its own number, or all noise and
+    latent variables of a row share one:
 
     .. math:: u_{ij} = \frac{\nu + 1}{\nu + \operatorname{E} r_{ij}^2 / \sigma^2}
         \quad\text{or}\quad u_i = \frac{\nu + D_i}{\nu + x_i^\top \Sigma_i^{-1} x_i} .
@@ -170,8 +171,8 @@ class RowLikelihood(Likelihood):
     def _maximised(self, sides: list[RowPosteriors], model: Model, prior: Prior) -> Fit:
         """Return the M-step, which updates the means, then the loadings, then the noise variance.
 
-        The E-step alternates between latent variables and weights of entries, so these weights are
-        parameters as well.
+        With ``"entries"`` the E-step alternates between latent variables and weights. The weights
+        are therefore among the parameters that are returned.
         """
         d, k = model.loadings.shape
         means, cross, second = [], np.zeros((d, k)), np.zeros((d, k, k))

@@ -31,7 +31,7 @@ def fit_selected(likelihood: Likelihood) -> Selected:
 
 
 def fit_sparse(likelihood: Likelihood, dense: Fit) -> Selected:
-    r"""Maximise the likelihood with salient loadings of few features only, if that is requested.
+    r"""Maximise the likelihood, with salient loadings of few features only if `sparsity` is set.
 
     An adaptive group penalty selects the features. A feature is selected if its row :math:`w_i` is
     not zero at the maximum of
@@ -82,7 +82,7 @@ def fit_sparse(likelihood: Likelihood, dense: Fit) -> Selected:
             if criterion < least:
                 best, least = Selected(fit, k, float(rho)), criterion
             elif -2 * likelihood.n_rows * fit.log_likelihoods[-1] > least:
-                break  # fewer rows only lower the likelihood further
+                break  # a stronger penalty lowers the likelihood further
     if of_none < least:
         warn(
             "sparsity='auto' finds no feature with a salient loading: the Bayesian information "
@@ -145,8 +145,8 @@ def relevant_shared(likelihood: Likelihood, dense: Fit) -> int:
 
     Each column of S has the prior :math:`N(0, \nu I)`, where :math:`\nu` is inverse gamma with a
     rate in units of the noise variance; see `Relevance`. The likelihood times this prior can have a
-    local maximum with a column too many. Each maximum is therefore compared with the maximum that
-    is found from a start with one column fewer.
+    local maximum at which S has one column too many. Each maximum is therefore compared with the
+    maximum that is found from a start with one column fewer.
     """
     k, noise = likelihood.n_shared, dense.model.noise
     priors = likelihood.search.priors

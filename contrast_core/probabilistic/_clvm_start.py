@@ -26,7 +26,7 @@ _LEAST_ROWS = 500  # least number of rows that are sampled to find a start
 _TOL, _STEPS = 1e-3, 300  # limits of EM from rows
 _EXACT_TOL, _EXACT_STEPS = 1e-6, 3000  # limits of EM from moments
 _DISPERSION = 10.0  # dispersion of all features at the start
-_MOST_STRETCH = 4.0  # largest factor of loadings from log(1 + y) to log(y)
+_MOST_STRETCH = 4.0  # largest factor that turns loadings of log(1 + y) into loadings of log(y)
 _NEVER = -100.0  # logarithm of the share of a feature that was never counted
 
 
@@ -99,16 +99,17 @@ def starting_point(
 ) -> Start:
     """Return the most likely model as a start, found by expectation maximisation.
 
-    If moments are enough, the model is fitted to all rows, otherwise to rows that fit into memory.
-    With a penalty, it is the most likely model with the selected features. The penalty is chosen
-    here because, in units of the log-likelihood, it hardly depends on the number of rows.
+    If moments are enough, the model is fitted to all rows, otherwise to a sample of rows that fits
+    into memory. With a penalty, it is the most likely model with the selected features. A sample is
+    enough to choose the penalty, because in units of the log-likelihood the best penalty hardly
+    depends on the number of rows.
     """
     search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS)
     if tails == "counts":
         return _count_start(parts, varies, n_shared, search)
     if tails == "normal" and not any_missing(parts):
-        # A penalty selects rows of the loadings, which are features only if the solver "eigh" keeps
-        # the features as coordinates.
+        # A penalty selects rows of the loadings. These rows are features only with the solver
+        # "eigh", which keeps the features as coordinates.
         solver = "auto" if search.sparsity in (None, "horseshoe") else "eigh"
         x, y, _ = contrast_moments(*parts, solver=solver, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)
@@ -173,7 +174,8 @@ def _count_start(
     typical = np.mean([total.mean() for total in totals])
     level = [rows * (typical / total) for rows, total in zip(some, totals, strict=True)]
     rows = observed_rows(*(rows_of(np.log1p(each)) for each in level))
-    check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))  # after the scaling
+    # After the scaling fewer features may vary.
+    check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))
     of_logarithms = RowLikelihood.of(rows, "normal", n_shared, search)
     found, dense, penalty = _first_fits(of_logarithms)
     # For small counts log(1 + y) has a smaller slope than log(y), so the loadings are stretched.

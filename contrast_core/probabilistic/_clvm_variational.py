@@ -47,8 +47,8 @@ _ROUNDED, _LEAST_ROUNDED = 0.05, 0.002
 _ZERO = 3.0  # rows of loadings shorter than this many times r are set to zero
 _POISSON = 1e6  # a dispersion so large that counts are Poisson distributed
 
-# A vague prior on the columns of S, or a prior or smoothed penalty on the rows of W, is added to
-# the bound.
+# The term that is added to the bound: "relevance" is a vague prior on the columns of S, "horseshoe"
+# a prior on the rows of W, and "penalty" a smoothed penalty on the rows of W.
 _Prior: TypeAlias = Literal["none", "relevance", "horseshoe", "penalty"]
 
 
@@ -133,7 +133,7 @@ class _Bound(nn.Module):
         size, n_latent = start.loadings.shape
         kept = np.ones((size, n_latent))
         kept[~support, start.n_shared :] = 0.0
-        shift = 1.0 if tails == "counts" else 0.0  # values are centred by the means of the start
+        shift = 1.0 if tails == "counts" else 0.0  # all but counts are centred by the start's means
         shape = (size if prior == "horseshoe" else 0, n_latent - start.n_shared)
         self.loadings = nn.Parameter(torch.from_numpy(start.loadings * kept))
         self.means = nn.Parameter(torch.from_numpy(shift * start.means))
@@ -260,7 +260,7 @@ class _Bound(nn.Module):
         return NormalPosteriors(kept.latent[index], kept.covariance[index]), kept
 
     def result(self, elbo: FloatArray, converged: bool) -> VariationalFit:
-        """Return the parameters, in the units of the start, and what the prior selects."""
+        """Return the parameters in the units of the start, and the features that are kept."""
         start, support, shrunk = self.start, self.support, None
         values = {name: each.detach().cpu().numpy() for name, each in self.state_dict().items()}
         found = start._replace(

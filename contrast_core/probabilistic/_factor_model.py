@@ -70,13 +70,13 @@ class FactorModel:
         return found
 
     def log_density(self, rows: Any) -> FloatArray:
-        """Return the log-density of the observed values of each row, (n, 1), or 0 without any."""
+        """Return the log-density of each row's observed values, (n, 1); 0 if there are none."""
         found: FloatArray = self._posterior(rows)[1].log_density[:, None]
         return found
 
     def normal_log_densities(self, rows: Rows) -> FloatArray:
         """Return the normal log-density of each row, (n,), for rows of every kind."""
-        complete = partial(  # keyword arrays become tensors if the rows are tensors
+        complete = partial(  # `map` converts keyword arrays to tensors if the rows are tensors
             _complete_log_densities,
             mean=self.mean,
             loadings=self.loadings,
@@ -98,7 +98,7 @@ class FactorModel:
         return np.asarray(np.where(observed, 0.0, np.sqrt(variances)))
 
     def draws(self, rows: Any, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Return the rows with draws where values are missing, (n_draws, n, n_features)."""
+        """Return copies of the rows in which missing values are drawn, (n_draws, n, n_features)."""
         observed, found = self._posterior(rows)
         n, k = found.latent.shape
         spread = np.linalg.cholesky(found.covariance.reshape(n, k, k))

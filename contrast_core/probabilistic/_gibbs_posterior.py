@@ -194,7 +194,10 @@ def _noise_floor(noise_floor: object, x: Moments, y: Moments, d: int) -> float:
 
 
 class _Density(NamedTuple):
-    """Posterior density in the coordinates of the contrast's eigenvectors, in units of `unit`."""
+    """Posterior density in the coordinates of the contrast's eigenvectors.
+
+    Variances are divided by `unit`, except `floor` and `noise_variance`.
+    """
 
     directions: FloatArray
     values: FloatArray  # eigenvalues of C(gamma) divided by the unit, descending
@@ -214,7 +217,11 @@ class _Density(NamedTuple):
         return cls(directions, values / unit, gamma, floor, noise_variance, lengths, unit)
 
     def start(self, weight: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the start: W, the spread of chains, and the log of the noise above its floor."""
+        """Return the start of the chains.
+
+        It consists of W, the distances between the starts of the chains, and the logarithm of the
+        noise variance above its floor.
+        """
         loadings = np.zeros((len(self.values), len(self.lengths)))
         np.fill_diagonal(loadings, self.lengths)
         above = max(self.noise_variance - self.floor, 0.1 * self.floor) / self.unit
@@ -222,7 +229,7 @@ class _Density(NamedTuple):
         return loadings, np.full((len(self.values), 1), width), np.log([above])
 
     def target(self, weight: float) -> Target:
-        """Return the log-density of W and of the logarithm of the noise above its floor.
+        """Return the log-density as a function of W and of log(sigma^2 - floor).
 
         With `weight` = w n, S = W'W, K = W'CW and M = S + sigma^2 I, the determinant lemma and the
         Woodbury identity leave only d x d matrices. S is diagonalised once, which gives both the

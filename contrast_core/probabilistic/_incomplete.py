@@ -23,16 +23,16 @@ from contrast_core.solve import Design, Plan, contrast_moments, solve_contrasts
 _SMALLEST_NOISE = 1e-8  # in units of the mean variance; below it rounding decides the likelihood
 _LARGEST_LOADING = 1e3  # in units of the root of the total variance; beyond it the fit diverges
 _LEAST_START_NOISE = 0.01  # in units of the mean variance
-# Logarithms of the noise of the random starts, in units of the mean variance: starts with the same
-# noise mostly reach the same maximum, and small incomplete data have several.
+# Logarithms of the noise variances of the random starts, in units of the mean variance. Starts with
+# the same noise mostly reach the same maximum, but small incomplete data have several maxima.
 _RANDOM_LOG_NOISE = (-6.0, -4.0, -2.0, 0.0)
 # Small data have the most local maxima, and their fits take milliseconds. The number of random
-# starts is therefore _MANY_STARTS over the number of values, within the limits _FEWEST and _MOST.
+# starts is therefore _MANY_STARTS divided by the number of values, from _FEWEST to _MOST.
 _MANY_STARTS, _FEWEST, _MOST = 3000, 4, 32
 _RIDGE = 1e-7  # relative to W's squared length, in the search for gamma_max
 _SEARCH_STEPS = 200  # iterations of the search for gamma_max; more change the result too little
 _GRADIENT = 1e-8  # largest derivative, per feature, at which the iteration ends
-_CONVERGED = 1e-5  # the same limit where rounding ends the iteration earlier
+_CONVERGED = 1e-5  # largest derivative, per feature, of a fit that rounding ended earlier
 
 
 class IncompleteRows(NamedTuple):
@@ -78,7 +78,7 @@ def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> Inc
     foreground, background = np.zeros((2, len(stacked)))
     foreground[:n], background[n:] = weights[0], np.concatenate(weights[1:])
     both = Design(sample_weight=foreground[:n], background_weight=background[n:])
-    # As for complete data, this call checks the range of float64 and the scales of both datasets.
+    # This call also checks the range of the values and the scales of both datasets.
     moments = contrast_moments(
         stacked[:n], background=stacked[n:], n_components=d, products=False, design=both
     )
@@ -157,7 +157,8 @@ def fit_incomplete(
             f"largest derivative is {np.abs(best.jac).max():.2g}. Raise max_iter={max_iter}, or "
             "take a smaller gamma."
         )
-    # Change of variables: each observed value divides the density of x / scale by the scale.
+    # Change of variables: the density of x is the density of x / scale, divided by the scale once
+    # for each observed value.
     shares = data.shares
     shift = float((shares[0] - strength * shares[1]).sum() * np.log(data.scale))
     squared = data.scale**2
@@ -180,14 +181,15 @@ def fit_incomplete(
 
 
 def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
-    r"""Return the contrast strengths at which the likelihood has a maximum, as far as known.
+    r"""Return the contrast strengths at which the likelihood can have a maximum.
 
-    Three conditions end the range. At 1 the weights of both datasets cancel. A feature f that is
-    observed too rarely in the foreground, :math:`\gamma\, m_f / m \ge n_f / n`, has an infinite
-    variance at the maximum. Third, sigma^2 goes to zero if some W leaves a residual in the
-    background that, times :math:`\gamma`, exceeds its residual in the foreground. A search from
-    several starts finds the least ratio of the two residuals. It is an upper bound of the end, and
-    exact where nothing is missing.
+    Three conditions end the range. First, at :math:`\gamma = 1` the weights of both datasets
+    cancel. Second, the variance of a feature f grows without bound if
+    :math:`\gamma\, m_f / m \ge n_f / n`, that is, if f is observed too rarely in the foreground.
+    Third, sigma^2 goes to zero if, for some W, the residual in the foreground is smaller than
+    :math:`\gamma` times the residual in the background. A search from several starts minimises the
+    ratio of the two residuals over W. The least ratio found is an upper bound of the third limit,
+    and equals it if no value is missing.
     """
     x, y = data.shares
     ratios = x / y
@@ -253,7 +255,11 @@ def _unpacked(flat: FloatArray, d: int) -> tuple[FloatArray, float]:
 
 
 def _directions(data: IncompleteRows, gammas: Sequence[float], d: int) -> list[FloatArray]:
-    """Return starts of the searches, (n_features, d): components of filled rows, then random."""
+    """Return the starts of the searches, each of shape (n_features, d).
+
+    The first ones are components of the rows in which means replace missing values, one for each
+    of `gammas`. The others are random.
+    """
     x, y, plan = data.filled
     closed = [solve_contrasts(x, y, [gamma], d, plan).components[0].T for gamma in gammas]
     n_values = data.rows.values.size
@@ -263,10 +269,11 @@ def _directions(data: IncompleteRows, gammas: Sequence[float], d: int) -> list[F
 
 
 def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
-    """Return starts, each W and log sigma^2 in one vector.
+    """Return starts, each of which is a vector of W and log sigma^2.
 
-    The first ones are the closed forms of filled rows at ``gamma`` and at 0, the others are random.
-    If there is no closed form at ``gamma``, the first noise is a small part of the variance.
+    The first ones are the closed-form solutions at ``gamma`` and at 0 of the rows in which means
+    replace missing values. The others are random. If there is no closed form at ``gamma``, the
+    noise variance of the first start is a small share of the mean variance.
     """
     x, y, plan = data.filled
     starts = []

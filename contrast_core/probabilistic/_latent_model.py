@@ -1,4 +1,4 @@
-"""Fitted latent variable models on rows: scores, densities, imputation and samples."""
+"""Scores, densities, imputation and samples of fitted latent variable models."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ class LatentModel(ScoreMixin, MomentContrast):
     def reconstruction_(self) -> FloatArray:
         """Map from posterior means to centred rows, (t, n_features)."""
         loadings = self._loadings("foreground")[:, self._n_shared :]
-        # A latent variable as weak as the noise has scores of zero, which no map can invert: the
-        # pseudo-inverse leaves it out.
+        # A component whose variance equals the noise variance has zero loadings and zero scores,
+        # which no map can invert. The pseudo-inverse leaves it out.
         return np.asarray(np.linalg.pinv(loadings.T @ self.projection_) @ loadings.T)
 
     def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
@@ -193,8 +193,9 @@ class LatentModel(ScoreMixin, MomentContrast):
 
         .. math:: \hat x = W (W^\top M W)^{-1} (I + W^\top M W)\, t + \bar x
 
-        with M as in `transform`. After `transform` the result equals that of `denoise`. (This is
-        not the model's expected row given t, which is ``t @ W.T + mean_``.)
+        with M as in `transform`. Applied to the scores that `transform` returns, it gives the
+        result of `denoise`. (This is not the model's expected row given t, which is
+        ``t @ W.T + mean_``.)
 
         Parameters
         ----------
@@ -229,8 +230,8 @@ class LatentModel(ScoreMixin, MomentContrast):
             Rows of either dataset, or new rows. For dense rows with missing values (NaN) the
             density is that of the observed values.
         dataset : {"foreground", "background"}, default="foreground"
-            Dataset whose model is used. `PCPCA` has one covariance for both datasets, about their
-            own means. `CLVM` has no salient part in the background, so the difference of the two
+            Dataset whose model is used. In `PCPCA` the two models differ only by their means. In
+            `CLVM` the model of the background has no salient part, so the difference of the two
             log-densities tells which dataset a row resembles more.
 
         Returns
@@ -365,9 +366,9 @@ class LatentModel(ScoreMixin, MomentContrast):
         n_samples : int, default=1
             Number of rows.
         add_noise : bool, default=False
-            Whether to add the noise. With noise the rows are draws from the density of
-            `score_samples`. Without it they lie in the span of the loadings about the mean, or are
-            expected counts.
+            Whether to add the noise. With noise the rows are draws from the density that
+            `score_samples` computes. Without noise they are the mean plus a linear combination of
+            the loadings, or expected counts.
         random_state : int, Generator or None, default=None
             Seed of the draws.
 
@@ -399,7 +400,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         return tags
 
     def _fit_design(self, X: MatrixLike | Moments, background: Any, design: Design) -> Self:
-        """Fit to the rows where a subclass needs them, else to the moments of the complete data."""
+        """Fit to the rows if the subclass needs them, otherwise to the moments of the data."""
         several = background if type(background) in (list, tuple) else [background]
         parts = []
         if not any(is_moments(one) for one in (X, *several)):
@@ -434,7 +435,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         raise TypeError(f"{type(self).__name__} does not define how to fit.")
 
     def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
-        for name in [each for each in vars(self) if each.endswith("_")]:  # of an earlier fit
+        for name in [each for each in vars(self) if each.endswith("_")]:  # left by an earlier fit
             if name not in attributes:
                 delattr(self, name)
         return super()._set_fitted(feature_names, **attributes)

@@ -47,8 +47,8 @@ class ObservedRows(NamedTuple):
     codes, starts : ndarrays of shape (n,) and (P,)
         The index of each row's pattern, ascending, and the first row of each pattern.
     foreground, background : ndarray of shape (n,)
-        Weight of each row in the two datasets, 0 in the one that it does not belong to. The weights
-        of each dataset sum to one.
+        Weights of the rows in the two datasets. A row has weight 0 in the dataset to which it does
+        not belong. The weights of each dataset sum to one.
     """
 
     values: FloatArray
@@ -76,11 +76,12 @@ class ObservedRows(NamedTuple):
     def _sums(
         self, weights: FloatArray, latent: FloatArray, covariance: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return weighted sums of products; the sum of a feature runs over its observed values.
+        """Return two weighted sums over rows for each feature.
 
-        The first sum is of values times latent variables (n_features, d). The second is of the
-        outer products of the latent variables (n_features, d, d). If a posterior covariance is
-        given, which is the same for all rows of a pattern, the second sum includes it.
+        Each sum runs over the rows in which the feature is observed. The first sum adds the value
+        times the latent variables (n_features, d). The second sum adds the outer product of the
+        latent variables with themselves (n_features, d, d), plus their posterior covariance if it
+        is given. The covariance is the same for all rows of a pattern.
         """
         n_features, d = self.masks.shape[1], latent.shape[1]
         weighted = weights[:, None] * latent
@@ -95,11 +96,12 @@ class ObservedRows(NamedTuple):
     def likelihood(
         self, loadings: FloatArray, log_noise: float, gamma: float
     ) -> ContrastiveLikelihood:
-        r"""Return value and gradient of the objective; ``gamma`` is adjusted for sample sizes.
+        r"""Return the value and the gradient of the objective.
 
         .. math:: \sum_i a_i \log N(x_i^o; 0, A_i) - \gamma \sum_j b_j \log N(y_j^o; 0, B_j)
 
-        The weights a and the weights b each sum to one.
+        The weights a sum to one, and so do the weights b. Therefore ``gamma`` does not depend on
+        the numbers of rows.
 
         References
         ----------
@@ -147,7 +149,7 @@ class ObservedRows(NamedTuple):
     def expected_variances(
         self, components: FloatArray, lengths: FloatArray, noise: float
     ) -> tuple[FloatArray, FloatArray]:
-        r"""Return expected variances of both datasets along the axes, given the observed values.
+        r"""Return the expected variances of both datasets along the components.
 
         Missing values enter with their conditional mean and covariance under the model. At a
         maximum, therefore, :math:`v_X - \gamma v_Y = (1 - \gamma)(\ell^2 + \sigma^2)`, as for

@@ -35,10 +35,10 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
 
     The model is that of probabilistic PCA, :math:`x = W z + \bar x + \varepsilon` with
     :math:`z \sim N(0, I_d)` and :math:`\varepsilon \sim N(0, \sigma^2 I_D)`. The fit makes the
-    foreground likely and the background, about its own mean, unlikely:
+    foreground likely and the background unlikely. Each dataset has its own mean:
 
     .. math:: \max_{W, \sigma^2} \;
-        \frac1n \sum_i \log p(x_i) - \frac{\gamma}{m} \sum_j \log p(y_j) ,
+        \frac1n \sum_i \log p(x_i) - \frac{\gamma}{m} \sum_j \log p(y_j) .
 
     The solution has a closed form in the top-d eigenpairs :math:`(\Lambda, U)` of
     :math:`C(\gamma) = C_X - \gamma\, C_Y`,
@@ -61,17 +61,17 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         Number of latent dimensions, d, from 1 to the number of features - 1: at least one direction
         must be left for the noise.
     gamma : "auto" or float from 0 to below `gamma_max_`, default="auto"
-        Contrast strength. "auto" takes 0.9 of `gamma_max_`. A model exists there whenever one
-        exists at any strength. For incomplete data "auto" also multiplies by the share of observed
-        values, averaged over foreground and background.
+        Contrast strength. "auto" is 0.9 times `gamma_max_`, which is inside the valid range.
+        For incomplete data "auto" is also multiplied by the share of observed values, averaged over
+        foreground and background.
     max_iter : int, default=1000
         Largest number of iterations of L-BFGS from each start, for incomplete data.
 
     Attributes
     ----------
     components_ : ndarray of shape (d, n_features)
-        Orthonormal rows U^T, which span the columns of W; the entry of largest magnitude in each is
-        positive.
+        Orthonormal rows U^T, which span the columns of W. In each row the entry of largest
+        magnitude is positive.
     loadings_ : ndarray of shape (n_features, d)
         W, with orthogonal columns in descending order of length. (The model does not determine
         their rotation.)
@@ -93,9 +93,9 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         Variances of foreground and background along each component. For incomplete data they are
         expected values under the model, given the observed values.
     contrast_index_ : ndarray of shape (k,)
-        :math:`(v_X - v_Y) / (v_X + v_Y)` of these variances, from -1 (background only) to 1
-        (foreground only). It does not depend on the data's scale, and is NaN where neither dataset
-        varies.
+        :math:`(v_X - v_Y) / (v_X + v_Y)`, where :math:`v_X` and :math:`v_Y` are the foreground and
+        background variances. It is between -1 (background only) and 1 (foreground only). It does
+        not depend on the data's scale, and is NaN where neither dataset varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background. For incomplete data they are means of the observed
         values, which assumes that values are missing completely at random.
@@ -106,11 +106,12 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         Number of iterations of L-BFGS from the best start, and whether they ended at a maximum. For
         complete data they are 1 and True.
     start_objectives_ : ndarray of shape (number of starts,)
-        For incomplete data only: the maximum reached from each start. Values below `objective_` are
+        The maximum reached from each start, for incomplete data only. Values below `objective_` are
         local maxima.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
-        For complete data only: the moments that `at` and `path` use. SpanMoments, for more features
-        than rows, hold the rows themselves: do not change the rows while `at` or `path` is in use.
+        The moments that `at` and `path` use, for complete data only. Data with more features than
+        rows give SpanMoments, which refer to the rows themselves: do not change the rows while you
+        still use `at` or `path`.
     projection_, reconstruction_ : ndarrays of shape (n_features, d) and (d, n_features)
         `projection_` maps centred rows to scores, the posterior means of z; `reconstruction_` maps
         scores back, as in `inverse_transform`. Together with the mean they form `linear_map_`, a
@@ -136,25 +137,27 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
 
     Groups separate best towards `gamma_max_`, but there sigma^2 goes to zero and the density
     narrows to a subspace. At 0.9 of `gamma_max_` the silhouette is at least 90% of the best on the
-    mouse, toy and digit data. At that strength clean held-out digits are more likely than under
-    probabilistic PCA for eight of twelve choices of the pictures that hid them; closer to
-    `gamma_max_` they become less likely. For rows like the foreground's, `score` falls as `gamma`
-    rises, so it cannot be used to choose `gamma`.
+    mouse, toy and digit data. In the digit data, pictures were added to the digits to hide them. At
+    0.9 of `gamma_max_` the model gives held-out digits without a picture a higher density than
+    probabilistic PCA does, for eight of twelve choices of the pictures. Closer to `gamma_max_` this
+    density falls. The `score` of rows like the foreground's falls as `gamma` rises, so it cannot be
+    used to choose `gamma`.
 
     *Missing values.* Each evaluation solves a d x d system for each pattern of missing values, by
-    Woodbury's identity, so time and memory grow linearly with the number of rows. The iterations
-    start from the closed form of the data with means filled in, at ``gamma`` and at 0, and from
-    fixed random loadings with different noise. There are four random starts, and up to 32 for data
-    of fewer than 750 values, which have more local maxima. A row with nothing observed has no
-    effect.
+    Woodbury's identity, so time and memory grow linearly with the number of rows. L-BFGS runs from
+    several starts. Two of them are the closed-form solutions at ``gamma`` and at 0 of the data in
+    which means replace the missing values. The others are fixed random loadings with different
+    noise variances. There are four random starts, and up to 32 for data of fewer than 750 values,
+    which have more local maxima. A row with nothing observed has no effect.
 
-    The objective is unbounded in two cases. The first is a feature f with
+    The objective is unbounded in two cases. In the first case a feature f has
     :math:`\gamma\, m_f / m \ge n_f / n`, where :math:`m_f` and :math:`n_f` are the numbers of
-    background and foreground rows that have it observed. The second is a W whose residual variance
-    in the observed foreground is smaller than gamma times its residual variance in the observed
-    background. `gamma_max_` is the smallest gamma at which either case occurs. The second case is
-    found by a search from as many starts, which can miss the smallest such gamma. Centre groups
-    before the fit; `at` and `path` need complete data.
+    background and foreground rows in which it is observed. In the second case some W leaves a
+    residual variance in the observed foreground that is smaller than gamma times the residual
+    variance that it leaves in the observed background. `gamma_max_` is the smallest gamma at which
+    either case occurs. For the second case this gamma is found by a search from as many starts,
+    which can miss the smallest one. `within` is not supported: centre groups before the fit. `at`
+    and `path` need complete data.
 
     At ``gamma = 0``, `noise_variance_` is that of `sklearn.decomposition.PCA` times (n - 1) / n,
     because second moments divide by n here, as in the paper.

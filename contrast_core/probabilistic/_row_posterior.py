@@ -3,10 +3,10 @@ r"""Posterior of the latent variables of each row, for NumPy arrays and torch te
 A row is :math:`x = L z + \mu + \varepsilon` with standard normal z and noise that is normal or
 Student's t. The posterior uses only the observed values of the row. With the rows :math:`L_o` of
 the loadings that belong to these values, the posterior covariance of z is
-:math:`\sigma^2 (L_o^\top L_o + \sigma^2 I)^{-1}`, so that no matrix is larger than the number of
-latent variables squared. Three computations use these posteriors: the E-step of expectation
-maximisation, the gradient of PCPCA's likelihood of incomplete rows, and the bound of stochastic
-variational inference.
+:math:`\sigma^2 (L_o^\top L_o + \sigma^2 I)^{-1}`. The matrix to invert is therefore k x k, where k
+is the number of latent variables. Three computations use these posteriors: the E-step of
+expectation maximisation, the gradient of PCPCA's likelihood of incomplete rows, and the bound of
+stochastic variational inference.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ class Model(NamedTuple):
 
 
 class RowPosteriors(NamedTuple):
-    """Log-density, weights (n, D), means (n, k) and covariances (n, k * k) of z for each row."""
+    """Results of the E-step for each row.
+
+    They are the log-density (n,), the weights of the values (n, D), and the posterior means (n, k)
+    and covariances (n, k * k) of z.
+    """
 
     log_density: Any
     weights: Any
@@ -63,8 +67,9 @@ def principal_axes(
     """Return the axes (k, k) of latent space on which the columns of the loadings are orthogonal.
 
     Also return the squared lengths of the columns on these axes (k,), and the posterior precisions
-    in units of the prior's precision (k,). If the last columns are uncertain, `spread` is the sum
-    of the covariances of their rows, which is added to the squares of these columns.
+    in units of the prior's precision (k,). If the last columns of the loadings are random, `spread`
+    is the sum over all rows of the covariances of their entries. It is added to the inner products
+    of these columns.
     """
     squared = model.loadings.T @ model.loadings
     if spread is not None:
@@ -101,7 +106,7 @@ def expected(
         1 where a value is observed, else 0. A single row applies to all rows. With `codes` there is
         one row for each pattern, and the linear system of each pattern is solved once.
     weights : array of shape (n, n_features)
-        Weight of each value, used for ``"entries"`` only. The first E-step takes `seen`.
+        Weight of each value, used for ``"entries"`` only. For the first E-step give `seen`.
     model : Model
         Loadings and noise variance. For tensors the noise variance is a tensor too, and gradients
         flow to both.
@@ -115,10 +120,10 @@ def expected(
     Returns
     -------
     RowPosteriors
-        For ``"entries"`` the log-density is a variational bound. In it weights and latent variables
-        are independent: the latent variables are optimal for the given weights, and the new weights
-        are optimal for these latent variables. Arrays that are the same for all rows may have only
-        one row.
+        For ``"entries"`` the log-density is a variational bound, which assumes that the posteriors
+        of weights and latent variables are independent. The posterior of the latent variables is
+        optimal for the given weights, and the new weights are optimal for this posterior. An array
+        that is the same for all rows may have only one row.
     """
     xp = namespace(left)
     loadings, noise = model
@@ -177,7 +182,10 @@ def value_weights(
 def settled(
     left: Any, seen: Any, model: Model, tails: Tails, codes: Any = None, degrees: float = DEGREES
 ) -> RowPosteriors:
-    """Return posteriors of new rows; for ``"entries"``, iterate the E-step until they settle."""
+    """Return the posteriors of new rows.
+
+    For ``"entries"`` the E-step is iterated until the latent variables no longer change.
+    """
     if tails != "entries":
         return expected(left, seen, seen, model, tails, codes, degrees)
     seen = seen if codes is None else seen[codes]
@@ -214,7 +222,7 @@ def outer_products(vectors: Any) -> Any:
 
 
 def identity(k: int, like: Any) -> Any:
-    """Return the identity matrix, of the kind, dtype and device of another array."""
+    """Return the identity matrix with the type, dtype and device of another array."""
     if isinstance(like, np.ndarray):
         return np.eye(k)
     return namespace(like).eye(k, dtype=like.dtype, device=like.device)

@@ -27,7 +27,7 @@ class ValidRange(NamedTuple):
 
     @property
     def automatic(self) -> float:
-        """Contrast strength for gamma="auto": a share of the range, less if values are missing."""
+        """Contrast strength for gamma="auto", which is smaller if more values are missing."""
         return _AUTO_FRACTION * self.observed * self.end
 
     def error(self, gamma: float) -> ValueError:
@@ -64,7 +64,7 @@ def check_latent_dimension(n_components: object, n_features: int) -> int:
 
 
 def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) -> float:
-    r"""Return the end of the valid range: the gamma with zero noise variance, or 1 at most.
+    r"""Return the gamma at which the noise variance becomes zero, but at most 1.
 
     The noise variance is proportional to the tail :math:`t(\gamma)`, the sum of all but the d
     largest eigenvalues of the contrast. The tail is concave and does not increase: its derivative

@@ -82,7 +82,7 @@ def test_exactly_the_channels_that_carry_nothing_are_left_out(seed: int, sparsit
 def test_a_larger_penalty_leaves_fewer_features_in_any_unit(adaptive: bool) -> None:
     """Check that the number of selected features falls as the penalty rises, in any unit.
 
-    Without adaptive weights, the paper's penalty has the inverse unit of the data.
+    Without adaptive weights, rho has the inverse unit of the data, as in the paper.
     """
     data = make_motion_sensors(500, 400)
 

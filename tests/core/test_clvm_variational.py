@@ -37,10 +37,10 @@ def total(model: CLVM, X: Any, Y: Any) -> float:
 
 
 def counted(n: int = 300, d: int = 24, seed: int = 0) -> tuple[Any, Any, Any]:
-    """Return counts with two shared dimensions and one salient dimension, and its direction.
+    """Return counts with two shared dimensions and one salient dimension.
 
-    The salient dimension affects a third of the features. Six more features have constant
-    shares up to noise and make up most of the total of a row.
+    Also return the direction of the salient dimension, which affects a third of the features. Six
+    more features make up most of the total of a row. But for noise, their shares are constant.
     """
     rng = np.random.default_rng(seed)
     share = np.append(0.1 * rng.dirichlet(np.full(d, 4.0)), np.full(6, 0.15))

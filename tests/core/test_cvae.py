@@ -26,7 +26,7 @@ def found() -> tuple[CVAE, Any]:
 
 
 def test_the_salient_plane_shows_the_ring_and_not_the_curve(found: Any) -> None:
-    """Fit cosine and sine of the angle linearly to the salient variables of new rows."""
+    """Predict cosine and sine of the angle from the salient variables by linear regression."""
     model = found[0]
     X, Y, turn, _ = ring(seed=1)
     scores = model.transform(X)

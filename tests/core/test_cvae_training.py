@@ -33,9 +33,10 @@ def test_same_seed_same_numbers(noise: Any) -> None:
 def test_going_on_from_a_file_continues_norms_of_batches_and_the_wait(
     tmp_path: Path, share: float
 ) -> None:
-    """Check that best weights and last weights are restored, which differ in this training.
+    """Check that a loaded model continues its training as if it had not been interrupted.
 
-    Rows are few and the learning rate is high.
+    The rows are few and the learning rate is high, so the best weights are not the last ones. Both
+    must be restored.
     """
     X, Y, *_ = ring(60, 40)
     layers = torch.nn.BatchNorm1d(D), torch.nn.Linear(D, 4)

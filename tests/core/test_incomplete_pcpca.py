@@ -159,21 +159,21 @@ def test_the_ends_of_the_range_are_named() -> None:
     with pytest.raises(ValueError, match=rf"below {end:.9g} .*where the noise variance is pos"):
         fit(X, 3 * Y, gamma=1.001 * end)
     X, Y = planted()
-    X[16:, 5] = np.nan  # a tenth of the foreground observes this feature
+    X[16:, 5] = np.nan  # a tenth of the foreground rows have this feature
     assert PCPCA().fit(X, background=Y).gamma_max_ == pytest.approx(0.1)
     with pytest.raises(ValueError, match=r"below 0\.1 .*feature 5 is observed in 0\.1 of the fore"):
         fit(X, Y, gamma=0.11)
     assert fit(X, Y, gamma=0.09).converged_
     X, Y = planted()
-    Y[16:, 5] = np.nan  # the reverse does not limit the range
+    Y[16:, 5] = np.nan  # a feature that is rare in the background does not limit the range
     with pytest.raises(ValueError, match=r"below 1 \(gamma_max_\), where the weights .* cancel"):
         fit(10 * X, Y, gamma=1.1)
 
 
 def test_a_likelihood_without_a_maximum_is_refused() -> None:
-    # Each of the first two features alone is observed in half of either dataset. At least one of
-    # them is observed in half of the foreground rows, but in every background row. No check before
-    # the fit finds this problem.
+    # Each of the first two features is observed in half of the foreground rows and in half of the
+    # background rows, so the check of single features accepts them. But half of the foreground rows
+    # have neither feature, whereas every background row has one of the two.
     rng = np.random.default_rng(0)
     X, Y = 3 * rng.normal(size=(60, 8)), rng.normal(size=(60, 8))
     X[30:, :2] = np.nan
@@ -191,7 +191,8 @@ def test_noise_that_runs_to_zero_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     end = fit(X, Y, gamma=0.05).gamma_max_
     # The search for the least ratio is made to fail, so that the fit itself must find the problem.
     monkeypatch.setattr(_incomplete, "_least_ratio", lambda rows, start, d: 3 * end)
-    # Along some ways to a noise of zero the loadings grow as well, and rounding decides among them.
+    # On some paths to a noise variance of zero the loadings grow as well. Rounding decides which
+    # path the iterations take.
     with pytest.raises(ValueError, match=r"no maximum, for the (noise|load).*noise variance 1e-08"):
         fit(X, Y, gamma=1.3 * end)
 
@@ -232,7 +233,10 @@ def test_wide_rows_need_no_matrix_of_features() -> None:
 
 
 def test_starts_differ_enough_to_find_the_better_of_two_maxima() -> None:
-    """Check data with two maxima; closed forms and starts with much noise reach the lower one."""
+    """Fit data whose likelihood has two maxima.
+
+    The closed-form starts and the starts with a large noise variance reach the lower maximum.
+    """
     rng = np.random.default_rng(17)
     X, Y = rng.normal(size=(15, 3)) @ rng.normal(size=(3, 3)), rng.normal(size=(15, 3))
     for rows in (X, Y):

@@ -89,7 +89,7 @@ def exact_pcpca(values: Any, weight: float, gamma: float, floor: float) -> dict[
     total = r**2 + s2
     left = along / total + (sum(values) - along) / s2
     log = -0.5 * weight * ((1 - gamma) * np.log(total * s2) + left)
-    # Jacobians of polar coordinates and of the logarithmic grids
+    # The Jacobians of polar coordinates and of the logarithmic grids are added.
     log += 2 * np.log(r) + np.log(s2 - floor)
     density = np.exp(log - log.max())
     density /= density.sum()
@@ -205,7 +205,11 @@ def bingham_cdf(exponents: Any) -> tuple[Any, Any]:
 @quiet
 @pytest.mark.parametrize(("k", "rate"), [(1, 0.02), (1, 1.0), (2, 0.1)])
 def test_bingham_draws_have_the_exact_density_on_the_sphere(k: int, rate: float) -> None:
-    """Check k = 1, and k = 2 by the normal vector of the plane, whose exponents change sign."""
+    """Compare the draws of a unit vector with the Bingham distribution.
+
+    For k = 1 the vector is the component. For k = 2 it is the normal vector of the plane, for which
+    the exponents have the opposite sign.
+    """
     values = np.array([2.0, 1.0, 0.4])
     found = cpca(values, k).posterior(learning_rate=rate, random_state=0)
     bases = found.posterior["components"].to_numpy()
@@ -242,8 +246,8 @@ def test_learning_rate_by_default_is_that_of_probabilistic_pca_without_contrast(
     np.testing.assert_allclose(
         rate(2.0**10 * covariance, 0.7), rate(covariance, 0.7) / 2.0**10, rtol=1e-9
     )
-    # With contrast, the rate is the sum of the gaps over twice the sum of the variances. Each
-    # variance is that of an off-diagonal entry of a normal sample covariance.
+    # With contrast, the rate is the sum of the eigenvalue gaps divided by twice the sum of the
+    # sampling variances of the contrast's off-diagonal entries for normal data.
     other = background * covariance[0, 0]
     contrast, vectors = np.linalg.eigh(covariance - 0.7 * other)
     x, y = (vectors.T @ C @ vectors for C in (covariance, other))

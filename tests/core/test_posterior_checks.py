@@ -1,4 +1,4 @@
-"""Tests of the diagnostics of posteriors and of the errors that they raise."""
+"""Tests of the diagnostics of posteriors, and of the errors of invalid requests."""
 
 from __future__ import annotations
 
