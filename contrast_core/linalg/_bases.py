@@ -1,9 +1,10 @@
 """Bases of subspaces: signs, orthonormal rows, and the rotation nearest to another basis.
 
-Problem: eigenvectors are known up to signs, and bases of a subspace up to a rotation, so results of
-two runs could not be compared. One rule fixes signs; the QR factorisation makes rows orthonormal;
-the polar factor brings one basis nearest to another (the orthogonal Procrustes problem; Schönemann,
-Psychometrika 31:1, 1966). All results are exact to a few rounding errors.
+Problem: eigenvectors are determined only up to their signs, and bases of a subspace only up to a
+rotation, so results of two runs cannot be compared directly. One rule fixes the signs. The QR
+factorisation makes rows orthonormal. The polar factor rotates one basis as near to another as
+possible (the orthogonal Procrustes problem; Schönemann, Psychometrika 31:1, 1966). All results are
+exact to a few rounding errors.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from contrast_core._validation import FloatArray
 
 
 def fix_signs(components: FloatArray) -> FloatArray:
-    """Return the rows with the entry of largest magnitude made positive.
+    """Return the rows, with signs that make the entry of largest magnitude positive.
 
-    If several entries have the largest magnitude up to rounding, the first one decides. The sign
-    then does not depend on rounding errors.
+    If several entries have the largest magnitude up to rounding, the first one decides, so that the
+    sign does not depend on rounding errors.
     """
     if not components.size:
         return components
@@ -29,14 +30,14 @@ def fix_signs(components: FloatArray) -> FloatArray:
 
 
 def orthonormal_rows(directions: FloatArray) -> FloatArray:
-    """Return orthonormal rows, the first j of which span the first j directions."""
+    """Return orthonormal rows; for every j, the first j rows span the first j directions."""
     lengths = np.linalg.norm(directions, axis=1, keepdims=True)
     unit = directions / np.maximum(lengths, np.finfo(np.float64).tiny)
     return fix_signs(np.linalg.qr(unit.T)[0].T)
 
 
 def aligned(rows: FloatArray, target: FloatArray) -> FloatArray:
-    r"""Rotate rows among themselves to lie as near to the target as they can.
+    r"""Rotate the rows within their span to lie as near to the target as possible.
 
     The orthogonal R that minimises :math:`\|R A - T\|_F` is the polar factor of
     :math:`T A^\top`. The result does not depend on how A was rotated before.

@@ -1,22 +1,24 @@
 r"""Leading components of a contrast at a given or automatic alpha, found in one search space.
 
-The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975; `_search`) needs
-products of the covariances with a few columns only, so it serves matrices and rows alike. The
-automatic contrast is the largest ratio of variances of k directions,
+Problem: find the leading eigenvectors of ``C_X - alpha C_Y`` without a decomposition of the whole
+matrix. The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975;
+`_search`) needs only products of the covariances with a few columns. It therefore works with
+matrices and with rows. The automatic contrast is the largest trace ratio of k directions,
 
 .. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
     {\operatorname{tr} V^\top C_Y V + k\tau},
 
-which the leading eigenvectors of the contrast at alpha attain. Newton's iteration on the small
-matrices within a search space finds the best V of that space. The ratio of this V is a lower bound
-of alpha, and its error is the square of the error of V. Therefore alpha is updated while the space
-grows, and it is exact long before the eigenvectors are (Ngo, Bellalij and Saad, SIAM Review 54:545,
-2012).
+and the leading eigenvectors of the contrast at alpha attain it (Ngo, Bellalij and Saad, SIAM Review
+54:545, 2012). Newton's iteration on the small matrices within a search space finds the best V of
+that space. The ratio of this V is a lower bound of alpha, and its error is of the order of the
+squared error of V. Therefore alpha is updated while the space grows, and it is accurate long before
+the eigenvectors are.
 
-If the matrices are given, every result is proved by inertia. If only products are available,
-nothing can be proved: a result is accepted if the ratio of its residual to the eigenvalue gap
-bounds the sine of its error by 1e-8. A direction that is orthogonal to the whole random start would
-be missed.
+`proved_trace_ratio` has the matrices, and proves its result by inertia (`_proof`). The other
+functions prove nothing. `search_components` has only products: it accepts a result if the ratio of
+its residual to the eigenvalue gap bounds the sine of its error by 1e-8, or by the effect of
+rounding if that is larger. It would miss a direction that is orthogonal to the whole random start.
+`nearby_component` is less accurate and faster.
 """
 
 from __future__ import annotations
@@ -47,16 +49,16 @@ from contrast_core.linalg._search import (
 _PATIENCE = 8  # steps with the diagonal preconditioner, if a better one follows
 _PROGRESS = 1e-3  # factor by which these steps must reduce the error
 _FEATURES_PER_STEP = 250  # one more step for every 250 features
-# Capacity of a search space: the minimum, and the columns for each column of a block. The first
-# pair is used if products cost most, the second if the small eigenproblems do.
+# Smallest capacity of a search space, and its capacity for each column of a block. The first pair
+# is used if most time goes into products, the second if most goes into small eigenproblems.
 _CAPACITY, _CAPACITY_OF_MATRICES = (240, 30), (160, 12)
 
 
 class Components(NamedTuple):
-    """Leading eigenpairs of a contrast, and the contrast.
+    """Leading eigenpairs of ``C_X - alpha C_Y``, and the contrast strength alpha.
 
     alpha : float
-        The contrast; if it was searched for, a lower bound of it.
+        The contrast strength. If it was searched for, this is a lower bound of the exact value.
     pairs : RitzPairs or None
         The eigenpairs; None if they have not converged or are not proved.
     block : ndarray of shape (D, b)
@@ -83,16 +85,17 @@ def search_components(
     Parameters
     ----------
     multiply : callable
-        Function that returns products with columns (D, b): those of one matrix or, if a ridge is
-        given, those of foreground and background.
+        Function that takes columns (D, b) and returns their products with one matrix or, if a ridge
+        is given, with the foreground's and the background's matrix.
     diagonals : sequence of ndarray of shape (D,)
         The diagonal of each of these matrices.
     k : int or callable
-        Number of eigenpairs, or a function that computes it from the search space at each step.
+        Number of eigenpairs, or a function that computes this number from the search space at each
+        step.
     budget : float
         Largest number of columns that may be multiplied.
     ridge : float, optional
-        tau of the automatic contrast.
+        The ridge tau. If it is given, alpha is the automatic contrast; otherwise it is 0.
     random_state : int or None
         Seed of the random start.
     least : int, default=1
@@ -130,7 +133,7 @@ def proved_trace_ratio(
     if k + 1 + EXTRA >= len(x) or not all(squares_fit(float(part.max())) for part in diagonals):
         return nothing
     pencil = Pencil(x, y)
-    # The larger the matrix, the more steps cost as much as a factor.
+    # A factor of a larger matrix costs as much as more steps with the diagonal.
     patience = max(_PATIENCE, len(x) // _FEATURES_PER_STEP)
     least, each = _CAPACITY_OF_MATRICES
     width = k + 2
@@ -180,7 +183,7 @@ def nearby_component(
     block = random_block(len(x), 1 + EXTRA) if start is None else start
     space = SearchSpace(multiply, block, 120)
     diagonals = [part.diagonal().astype(np.float64) for part in pencil.matrices]
-    # Only the residual of the wanted pair counts: the next eigenpair need not converge.
+    # extra=0: only the wanted pair has to converge, not the next one.
     stage = by_diagonal(*_two(diagonals), patience=100, extra=0)
     # In single precision, rounding prevents errors below about 1e-4. With a tolerance of 1e-3, one
     # search of twenty stopped at the second eigenpair, whose value was lower by 1%.
@@ -196,14 +199,15 @@ def _searched(
     ridge: float | None,
     sine: float | None = None,
 ) -> Components:
-    """Search at alpha = 0 or, with a ridge, at the largest trace ratio within the space."""
+    """Search at alpha = 0 or, if a ridge is given, at the automatic contrast."""
     alpha = 0.0
 
     def count() -> int:
         return k if isinstance(k, int) else k(space)
 
     def contrasts() -> FloatArray:
-        # Usually one Newton step is enough here, because the space changes at every step anyway.
+        # The space changes at every step of the search, so a rough alpha suffices (usually one step
+        # of Newton's iteration).
         nonlocal alpha
         if ridge is not None:
             alpha = space.trace_ratio(count(), ridge, alpha, rise=1e-3)
@@ -236,7 +240,7 @@ def _two(diagonals: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
 
 
 def _checked(multiply: MultiplyEach) -> MultiplyEach:
-    """Refuse products whose squares leave the range of float64."""
+    """Return `multiply` with a check that squares of the products are in the range of float64."""
 
     def checked(columns: FloatArray) -> Sequence[FloatArray]:
         products = multiply(columns)

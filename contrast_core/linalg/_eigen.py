@@ -2,8 +2,8 @@
 
 Problem: find the k algebraically largest eigenpairs of a symmetric matrix that may be indefinite.
 LAPACK's MRRR driver finds them with a backward error of a few machine epsilons times the norm
-(Dhillon and Parlett, Linear Algebra and its Applications 387:1, 2004); for a large matrix, an
-iteration whose results are verified afterwards (`_proved`) is tried first. In the limit of an
+(Dhillon and Parlett, Linear Algebra and its Applications 387:1, 2004). For a large matrix, an
+iteration whose results are proved afterwards (`_proved`) is tried first. In the limit of an
 infinite alpha, the solutions are the eigenpairs of the foreground within the null space of the
 background.
 """
@@ -35,9 +35,9 @@ def solve_matrix(
     """Return the k algebraically largest eigenpairs of a symmetric matrix, and the solver's name.
 
     If `budget` is given, an iteration ("eigsh") that may take this many products is tried first,
-    and its result is verified. If it fails, LAPACK's MRRR driver ("eigh") solves the problem. If
-    eigenvalues are equal, their vectors are an arbitrary orthonormal basis of the common
-    eigenspace.
+    and its result is proved. If the iteration or the proof fails, LAPACK's MRRR driver ("eigh")
+    solves the problem. The vectors of equal eigenvalues are an arbitrary orthonormal basis of the
+    common eigenspace.
     """
     if budget is not None:
         pairs = proved_eigenpairs(matrix, k, budget)

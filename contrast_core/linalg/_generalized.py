@@ -1,11 +1,11 @@
 """Leading generalised eigenpairs of a foreground against a regularised background.
 
 Problem: find the directions with the largest ratio of variances, ``C_X v = lambda B v`` with the
-regularised background ``B = b_1 I + b_2 C_Y``. All B have the eigenvectors of the background.
-Therefore the background is decomposed once, and whitening by a diagonal matrix turns each problem
-into an ordinary eigenproblem (Golub and Van Loan, Matrix Computations, 4th ed., section 8.7). An
-error is raised if B is not positive definite to working precision. The directions are B-orthonormal
-up to rounding errors times the condition number of B.
+regularised background ``B = b_1 I + b_2 C_Y``. Every such B has the eigenvectors of the background,
+so the background is decomposed only once. In the basis of its eigenvectors, B is diagonal, and
+whitening turns each problem into an ordinary eigenproblem (Golub and Van Loan, Matrix Computations,
+4th ed., section 8.7). An error is raised if B is not positive definite to working precision. The
+directions are B-orthonormal up to rounding errors times the condition number of B.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ def regularised_path(
     that may take this many products solves one B after the other, and every result is proved. From
     the first B at which the iteration fails, LAPACK solves all problems.
 
-    Raises ValueError where B is singular to working precision (condition above ``1/(D eps)``).
+    Raises ValueError if B is singular to working precision (condition number above
+    ``1 / (D eps)``).
     """
     spectrum, basis = scipy.linalg.eigh(background, driver="evd", check_finite=False)
     spectrum = np.maximum(spectrum, 0.0)
     rotated = basis.T @ foreground @ basis
     rounding = len(spectrum) * np.finfo(np.float64).eps
-    near: FloatArray | None = None  # sum of the last directions, the start for the next B
+    near: FloatArray | None = None  # sum of the directions found last: a start for the next B
     pairs = []
     for weight in weights:
         diagonal = weight.identity + weight.background * spectrum
@@ -76,9 +77,10 @@ def regularised_path(
 def leading_ratio(
     foreground: FloatArray, background: FloatArray, weight: RidgeWeights
 ) -> Eigenpairs:
-    """Return the leading pair for one B, several times faster than the path for small matrices.
+    """Return the leading pair for one B.
 
-    Raises ValueError where B is singular to working precision.
+    For small matrices, this is several times faster than `regularised_path`. Raises ValueError if B
+    is singular to working precision.
     """
     ridged = ridged_background(background, weight)
     last = len(ridged) - 1

@@ -1,9 +1,9 @@
 """BLAS and LAPACK routines that release Python's global interpreter lock.
 
-SciPy's wrappers hold the lock throughout: from another thread, `scipy.linalg.eigh` freezes a window
-for seconds at a few thousand features. SciPy exports its BLAS and LAPACK for C callers. Calls
-through ctypes release the lock and use the same routines of the same library, so the results are
-the same.
+Problem: SciPy's wrappers hold the lock while they compute. If a worker thread calls
+`scipy.linalg.eigh` with a few thousand features, the window of an application freezes for seconds.
+SciPy exports its BLAS and LAPACK for C callers. Calls through ctypes release the lock and use the
+same routines of the same library, so the results are the same.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def add_products(rows: NDArray[Any], products: NDArray[Any]) -> None:
         return
     multiply = _routine("cython_blas", "ssyrk" if kind is np.float32 else "dsyrk", 10)
     by_row = rows.flags.c_contiguous
-    # In Fortran's order C-ordered arrays are their transposes.
+    # Fortran reads a C-ordered array as its transpose.
     triangle = b"L" if products.flags.c_contiguous else b"U"
     sizes = [np.array(i, dtype=np.intc) for i in (n_features, n, n_features if by_row else n)]
     one = np.ones((), dtype=kind)
@@ -85,7 +85,7 @@ def largest_eigenpairs(matrix: NDArray[Any], k: int) -> tuple[NDArray[Any], NDAr
     matrix : ndarray of shape (n, n)
         Symmetric, float32 or float64, Fortran-ordered; its lower triangle is read and overwritten.
     k : int
-        From 1 to n.
+        Number of eigenpairs, from 1 to n.
 
     Raises
     ------
@@ -103,7 +103,8 @@ def largest_eigenpairs(matrix: NDArray[Any], k: int) -> tuple[NDArray[Any], NDAr
     support = np.empty(2 * k, dtype=np.intc)
     order, low, high = (np.array(i, dtype=np.intc) for i in (n, n - k + 1, n))
     n_found, info = np.zeros((), dtype=np.intc), np.zeros((), dtype=np.intc)
-    # The bounds on values are not used, and a tolerance of 0 stands for the default.
+    # The eigenvalues are selected by index, so the bounds of their range are not used. A tolerance
+    # of 0 stands for the default.
     unused = np.zeros((), matrix.dtype)
 
     def call(work: NDArray[Any], integer_work: NDArray[np.intc], lwork: int, liwork: int) -> None:
@@ -111,7 +112,7 @@ def largest_eigenpairs(matrix: NDArray[Any], k: int) -> tuple[NDArray[Any], NDAr
         arrays: list[NDArray[Any]] = [matrix, order, unused, unused, low, high, unused, n_found]
         arrays += [values, vectors, order, support, work, sizes[0], integer_work, sizes[1], info]
         pointers = [array.ctypes.data for array in arrays]
-        # jobz, range, uplo, n come before the matrix.
+        # The arguments jobz, range, uplo and n come before the matrix.
         solve(b"V", b"I", b"L", order.ctypes.data, *pointers)
 
     work, integer_work = np.empty(1, matrix.dtype), np.empty(1, dtype=np.intc)

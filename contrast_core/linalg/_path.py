@@ -1,19 +1,19 @@
 """The leading eigenpairs of ``C_X - alpha C_Y`` at many contrasts, every one of them proved.
 
-Problem: solve the same eigenproblem at dozens of neighbouring contrasts. One block Davidson search
-(`_search`) goes from contrast to contrast, because the eigenvectors at one contrast are close to
-those at the next. The search returns candidates, and it remains to prove that these are the leading
-eigenpairs. The proof (`_proof`) needs an upper bound of the (k+1)-th eigenvalue. Two bounds are
-used.
+Problem: solve the same eigenproblem at dozens of neighbouring contrasts. The eigenvectors at one
+contrast are close to those at the next, so one block Davidson search (`_search`) goes from contrast
+to contrast and keeps its search space. Its results are candidates until they are proved to be the
+leading eigenpairs. The proof (`_proof`) needs an upper bound of the (k+1)-th eigenvalue. Two bounds
+are used.
 
 1. Inertia, from a Cholesky factor at the contrast.
 2. Convexity. The sum of the j largest eigenvalues of ``C_X - alpha C_Y`` is a maximum of functions
-   that are linear in alpha, and hence convex. Therefore the sum of the k + 1 largest lies below the
-   chord between two contrasts at which it is known. The sum of the Ritz values is a lower bound of
-   the sum of the k largest. The chord minus this sum bounds lambda_{k+1} between the two contrasts
-   without another factorisation.
+   that are linear in alpha, and hence convex. Therefore, between two contrasts, the sum of the
+   k + 1 largest eigenvalues lies below the chord that joins its values at these contrasts. The sum
+   of the k Ritz values is a lower bound of the sum of the k largest eigenvalues. The chord minus
+   this sum is an upper bound of lambda_{k+1} that needs no other factorisation.
 
-If neither bound suffices for a contrast, LAPACK solves it again: no unproved result is returned.
+If neither bound suffices for a contrast, LAPACK solves it again, so no unproved result is returned.
 """
 
 from __future__ import annotations
@@ -58,15 +58,16 @@ def contrastive_path(
     k : int
         Number of eigenpairs.
     budget : float, optional
-        Number of columns that an iteration may multiply for each contrast. LAPACK solves the
-        contrasts whose results are not proved, and all contrasts from the first group that exceeds
-        the budget. If None, LAPACK solves all contrasts.
+        Number of columns that an iteration may multiply for each contrast. If a group of contrasts
+        exceeds the budget, LAPACK solves this group and all later ones. LAPACK also solves every
+        contrast whose result is not proved. If None, LAPACK solves all contrasts.
 
     Returns
     -------
     list of (Eigenpairs, str)
-        The eigenpairs at each contrast, and which solver found them: "search" or "eigh". The sine
-        of the largest angle to the exact subspace is at most ``max(1e-8, 100 * eps * |C| / gap)``.
+        The eigenpairs at each contrast, and the solver that found them: "search" or "eigh". The
+        sine of the largest angle to the exact subspace is at most
+        ``max(1e-8, 100 * eps * |C| / gap)``.
     """
     finite = np.flatnonzero(np.isfinite(alphas))
     proved: dict[int, RitzPairs] = {}
@@ -122,7 +123,7 @@ class _ProvedPath:
         def tolerance(ritz: Ritz, gap: float) -> float:
             return 0.2 * allowed_sine(self._norm(ritz.alpha), gap)
 
-        # A rough start for the first factor.
+        # The first factor needs rough Ritz vectors.
         search(space, lambda: alphas[:1], self.k, [unconditioned(4)], tolerance, 2 * budget)
         candidates: list[RitzPairs] = []
         for i in range(0, len(alphas), _GROUP):
@@ -147,7 +148,7 @@ class _ProvedPath:
         return is_proved(self.pairs[i], beta, self._norm(float(self.alphas[i])))
 
     def _prove(self, low: int, high: int) -> None:
-        """Bound the next eigenvalue at two contrasts by inertia, and by the chord in between.
+        """Bound the (k+1)-th eigenvalue at two contrasts by inertia, and in between by the chord.
 
         If the chord does not prove a contrast that inertia may prove, the interval is halved.
         """

@@ -23,16 +23,17 @@ from contrast_core._validation import FloatArray
 class PivotedFactor(NamedTuple):
     r"""Triangular coordinates of rows in an orthonormal basis of their span.
 
-    With the rows in `order`, :math:`G = U^\top U`, U being the leading `rank` rows of `upper`.
+    If the rows are sorted by `order`, their Gram matrix is :math:`G = U^\top U`, where U are the
+    first `rank` rows of `upper`.
 
     upper : ndarray of shape (n, n)
         Upper triangular factor. Its rows after the first `rank` are those of an identity, so that
         linear systems can be solved with the whole matrix. Entries below the diagonal have no
         meaning.
     order : ndarray of shape (n,)
-        Indices of the rows.
+        Indices of the rows, beginning with those that span the basis.
     rank : int
-        Dimensions of the span.
+        Dimension of the span.
     """
 
     upper: FloatArray
@@ -53,9 +54,9 @@ class PivotedFactor(NamedTuple):
         return coordinates
 
     def weights(self, vectors: FloatArray) -> FloatArray:
-        """Return weights (n, k) of the rows that combine them to vectors, given by coordinates.
+        """Return weights (n, k) whose linear combinations of the rows are the given vectors.
 
-        The coordinates of the vectors, (k, rank), are those in the basis.
+        The vectors, (k, rank), are given by their coordinates in the basis.
         """
         right = np.zeros((len(self.order), len(vectors)))
         right[: self.rank] = vectors.T
@@ -64,7 +65,10 @@ class PivotedFactor(NamedTuple):
         return weights
 
     def along_basis(self, products: FloatArray) -> FloatArray:
-        """Return coordinates (k, rank) of vectors in the span, from products with rows (k, n)."""
+        """Return the coordinates (k, rank) of vectors, from their products with the rows (k, n).
+
+        The vectors lie in the span of the rows.
+        """
         right = products[:, self.order].T
         solved = solve_triangular(self.upper, right, trans="T", check_finite=False)
         return np.asarray(solved[: self.rank].T)

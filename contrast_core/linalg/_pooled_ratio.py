@@ -2,10 +2,11 @@
 
 Problem: find the largest ratios of variances if the background is singular, so that some ratios are
 infinite. The problem is rewritten as ``C_X v = mu (C_X + B) v`` with ``lambda = mu / (1 - mu)``.
-Its right-hand matrix is positive definite in all directions in which anything varies (Stewart and
-Sun, Matrix Perturbation Theory, 1990, chapter VI): mu lies between 0 and 1 and is accurate to
-rounding, even if lambda is infinite. Orthogonal directions are computed one after the other. A
-reflection removes each of them before the next is computed (deflation).
+The matrix ``C_X + B`` is positive definite in all directions in which anything varies (Stewart and
+Sun, Matrix Perturbation Theory, 1990, chapter VI). Therefore mu lies between 0 and 1 and is
+accurate to rounding, even if lambda is infinite. If orthogonal directions are wanted, they are
+computed one after the other, and a reflection removes each direction before the next is computed
+(deflation).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def pooled_ratios(
 ) -> Eigenpairs:
     """Return the top-k pairs of ``C_X v = lambda B v``, for a positive definite C_X + B.
 
-    The value of a direction in which B does not vary is infinite, and such a direction v is scaled
-    to ``v^T C_X v = 1``. All other directions are scaled to ``v^T B v = 1``.
+    If ``v^T B v`` is zero, lambda is infinite, and v is scaled to ``v^T C_X v = 1``. All other
+    directions are scaled to ``v^T B v = 1``.
     """
     ridged = ridged_background(background, weight)
     size = len(ridged)
@@ -46,7 +47,7 @@ def pooled_eigenvalues(
 ) -> FloatArray:
     """Return all values mu of ``C_X v = mu (C_X + B) v``, ascending.
 
-    They range from 0 (the direction varies in the background only) to 1 (in the foreground only).
+    The value is 0 if the direction varies only in B, and 1 if it varies only in the foreground.
     """
     pooled = foreground + ridged_background(background, weight)
     return np.asarray(scipy.linalg.eigh(foreground, pooled, eigvals_only=True, check_finite=False))

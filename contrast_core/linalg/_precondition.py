@@ -3,8 +3,8 @@
 Problem: in an iteration for eigenvectors, residuals point towards the solution only after they are
 multiplied by an approximate inverse of ``theta I - C``. Davidson's choice is the diagonal of C,
 which costs nothing (Journal of Computational Physics 17:87, 1975). A Cholesky factor of the whole
-matrix in single precision is much better and costs as much as some dozens of products; it need not
-be exact, because it changes how fast the iteration converges but not what it converges to.
+matrix in single precision is much better and costs as much as some dozens of products. A
+preconditioner need not be exact: it changes how fast the iteration converges, but not the result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Pencil:
     foreground : ndarray of shape (D, D)
         Symmetric.
     background : ndarray of shape (D, D), optional
-        Symmetric. None: no background.
+        Symmetric; None if there is no background.
     """
 
     def __init__(self, foreground: FloatArray, background: FloatArray | None) -> None:
@@ -89,7 +89,7 @@ class Pencil:
         return solve
 
     def factors(self) -> list[Stage]:
-        """Return three stages with a factor each, for use when the stage before has stalled."""
+        """Return three stages; each makes a new factor once the stage before it has stalled."""
         cost = len(self.matrices[0]) // 100
         return [Stage(self.factored, patience=5, cost=cost)] * 3
 
@@ -109,7 +109,7 @@ def by_diagonal(x: FloatArray, y: FloatArray, patience: int, extra: int = 2) -> 
 
 
 def beside(stage: Stage, other: Stage) -> Stage:
-    """Combine the preconditioners of two stages, for as long as the first stage lasts."""
+    """Return the first stage with the preconditioners of both stages side by side."""
 
     def make(ritz: Ritz) -> Precondition:
         solve, also = stage.make(ritz), other.make(ritz)

@@ -1,12 +1,16 @@
 """Proof that approximate eigenpairs are the leading ones.
 
-Ritz pairs with values theta_1 >= ... >= theta_k and residuals r_i span the leading subspace up to a
-sine of ``sqrt(sum_i (|r_i| / (theta_i - beta))^2)`` if ``lambda_{k+1} <= beta < theta_k``: this
-follows if the residual equation is projected on the other eigenvectors, column by column, as in the
-theorem of Davis and Kahan. A small residual alone does not prove that the pairs are the leading
-ones, because a leading eigenvector that the search has missed does not change the residuals.
-Inertia gives a bound beta: if ``sigma I - C + V D V^T`` with k columns in V has a Cholesky factor,
-then at most k eigenvalues of C exceed sigma.
+Problem: an iteration returns k approximate eigenpairs of a matrix C (Ritz pairs), with values
+theta_1 >= ... >= theta_k and residuals r_i. Small residuals show that they are close to some
+eigenpairs. They do not show that these are the k leading ones, because a leading eigenvector that
+the search has missed does not change the residuals.
+
+If the (k+1)-th eigenvalue is at most beta, and beta is below theta_k, then the sine of the largest
+angle to the leading subspace is at most ``sqrt(sum_i (|r_i| / (theta_i - beta))^2)``. This follows
+if the residual equation is projected on the other eigenvectors, column by column, as in the theorem
+of Davis and Kahan. The bound beta comes from inertia: if ``sigma I - C + V D V^T`` with k columns
+in V has a Cholesky factor, then at most k eigenvalues of C exceed sigma. A proved subspace has a
+sine of at most 1e-8, or of the effect of rounding if that is larger (`allowed_sine`).
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._bases import fix_signs
 
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
-AIMS = (0.1, 0.5)  # bounds to try: distances from the (k+1)-th Ritz value, as shares of the gap
+AIMS = (0.1, 0.5)  # bounds to try: heights above the (k+1)-th Ritz value, as shares of the gap
 
 
 class Eigenpairs(NamedTuple):
@@ -53,10 +57,10 @@ class RitzPairs(NamedTuple):
         return float(np.linalg.norm(self.residuals))
 
     def sine(self, beta: float) -> float:
-        """Return a bound of the sine to the leading space, if no other eigenvalue exceeds `beta`.
+        """Return a bound of the sine of the largest angle to the leading subspace.
 
-        Each residual is divided by the distance of its own Ritz value to `beta`, so the bound is at
-        most the norm of all residuals divided by the gap.
+        The bound holds if the (k+1)-th eigenvalue is at most `beta`. Each residual is divided by
+        the distance of its own Ritz value from `beta`.
         """
         margins = self.values[:-1] - beta
         return float(np.linalg.norm(self.residuals / margins)) if margins[-1] > 0 else float("inf")
@@ -73,7 +77,7 @@ class RitzPairs(NamedTuple):
 
     @property
     def hoped(self) -> float:
-        """The first bound of the next eigenvalue that `bound_by_inertia` tries."""
+        """The bound of the (k+1)-th eigenvalue that `bound_by_inertia` tries first."""
         return float(self.values[-1] + AIMS[0] * self.gap)
 
 
@@ -115,7 +119,7 @@ def bound_by_inertia(negated: Callable[[], FloatArray], pairs: RitzPairs, norm: 
 
 
 def spectral_norm(matrix: FloatArray) -> float:
-    """Return an estimate of a symmetric matrix's norm, slightly too low, by power iteration."""
+    """Estimate the spectral norm of a symmetric matrix by power iteration, from below."""
     vector = np.random.default_rng(0).normal(size=len(matrix))
     norm = 0.0
     for _ in range(10):

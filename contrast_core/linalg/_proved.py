@@ -1,11 +1,12 @@
 """Leading eigenpairs of one large symmetric matrix, faster than LAPACK and proved to be right.
 
-LAPACK reduces the whole matrix to tridiagonal form, at a cost of 4/3 D^3. If eigenvalues k and k +
-1 are well separated, ARPACK's implicitly restarted Lanczos iteration (Lehoucq, Sorensen and Yang,
-ARPACK Users' Guide, 1998) needs some dozens of products with the matrix. It may miss an eigenvector
-that is orthogonal to its start, or an eigenvector of a multiple eigenvalue. Therefore every result
-is proved by the inertia of a shifted matrix (`_proof`), which takes one Cholesky factorisation at a
-cost of D^3/3. If the iteration or the proof fails, the problem is left to LAPACK.
+Problem: LAPACK reduces the whole matrix to tridiagonal form, at a cost of 4/3 D^3 operations, even
+if only a few eigenpairs are wanted. If eigenvalues k and k + 1 are well separated, ARPACK's
+implicitly restarted Lanczos iteration (Lehoucq, Sorensen and Yang, ARPACK Users' Guide, 1998) needs
+some dozens of products with the matrix. It may miss an eigenvector that is orthogonal to its start,
+or an eigenvector of a multiple eigenvalue. Therefore every result is proved by the inertia of a
+shifted matrix (`_proof`), which takes one or two Cholesky factorisations at a cost of D^3/3 each.
+If the iteration or the proof fails, None is returned, and the caller uses LAPACK.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._proof import RitzPairs, bound_by_inertia, is_proved, spectral_norm
 from contrast_core.linalg._search import squares_fit
 
-_TOLERANCE = 1e-12  # of residuals over eigenvalues; it costs a few products more than needed
+_TOLERANCE = 1e-12  # of residuals divided by eigenvalues; stricter than the proof needs
 
 
 def proved_eigenpairs(
@@ -34,7 +35,8 @@ def proved_eigenpairs(
     budget : float
         Number of products that may be taken before the matrix is left to LAPACK.
     start : ndarray of shape (D,), optional
-        A combination of vectors near the wanted ones; by default a fixed random vector.
+        Start of the iteration, such as a sum of approximate eigenvectors; by default a fixed random
+        vector.
     """
     size = len(matrix)
     basis = max(20, 2 * k + 10)

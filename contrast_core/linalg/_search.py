@@ -1,13 +1,15 @@
 """Davidson iteration for the leading eigenpairs of contrasts ``C_X - alpha C_Y`` in one space.
 
-Problem: a few leading eigenvectors of large symmetric matrices that can be multiplied with columns.
-The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975; Saad, Numerical
-Methods for Large Eigenvalue Problems, 2011, section 8.4) finds the best approximations within a
-search space by the Rayleigh-Ritz procedure, and extends the space by their preconditioned
-residuals. One space serves several neighbouring values of alpha, or one value that changes during
-the search: the products with the two matrices are computed once, and Rayleigh-Ritz at any alpha is
-a small eigenproblem within the space. Residuals bound the error of eigenpairs, but do not show that
-these are the leading ones: `_proof` proves that.
+Problem: find a few leading eigenvectors of large symmetric matrices, of which only products with
+columns are needed. The block Davidson method (Davidson, Journal of Computational Physics 17:87,
+1975; Saad, Numerical Methods for Large Eigenvalue Problems, 2011, section 8.4) finds the best
+approximations within a search space by the Rayleigh-Ritz procedure, and extends the space by their
+preconditioned residuals.
+
+One space serves several neighbouring values of alpha, or one value that changes during the search.
+The products of the basis with the two matrices are computed once. Rayleigh-Ritz at any alpha is
+then a small eigenproblem within the space. Residuals bound the error of eigenpairs, but do not show
+that these are the leading ones; `_proof` proves that.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ class Stage(NamedTuple):
     make : callable
         Makes a preconditioner from the result of Rayleigh-Ritz at one of the contrasts.
     patience : int
-        Number of steps within which the worst error must fall.
+        Number of steps within which the worst error must fall by the factor `progress`. Otherwise
+        the next stage begins.
     extra : int
         Number of Ritz vectors beyond those wanted whose residuals extend the space too. If it is
         not 0, the first of them must have settled before a result is accepted.
@@ -110,10 +113,11 @@ class SearchSpace:
         return (x - alpha * y[0] if y else x.copy()).T
 
     def trace_ratio(self, k: int, ridge: float, alpha: float, rise: float = 1e-13) -> float:
-        """Return the largest ratio of variances of k directions, with k ridges in the denominator.
+        """Return the largest trace ratio of k directions within the space.
 
-        Newton's iteration rises from `alpha` until the relative step is at most `rise`. Convergence
-        is quadratic: the relative error that is left is about the square of the last step.
+        The denominator is the background variance plus ``k * ridge``. Newton's iteration rises from
+        `alpha` until the relative step is at most `rise`. Convergence is quadratic: the relative
+        error that is left is about the square of the last step.
         """
         while True:
             _, vectors = largest_eigenpairs(self.small(alpha), k)
@@ -165,7 +169,7 @@ class SearchSpace:
             small[: self.size, : self.size] = kept.T @ small[:s, :s] @ kept
 
     def extend(self, columns: FloatArray) -> bool:
-        """Add the new directions of columns, if there is room; return whether any was added."""
+        """Add the directions of columns that are new, if there is room; return whether any is."""
         basis = self._basis[:, : self.size]
         new = columns / np.linalg.norm(columns, axis=0)
         new -= basis @ (basis.T @ new)
@@ -173,7 +177,8 @@ class SearchSpace:
         new = new[:, : self.capacity - self.size]
         if not new.shape[1]:
             return False
-        # Normalising short remainders magnifies their rounding errors along the basis.
+        # Normalising a short remainder magnifies its rounding errors along the basis, so these are
+        # removed once more.
         if left < 0.5:
             new -= basis @ (basis.T @ new)
             new = np.linalg.qr(new)[0]
@@ -210,7 +215,7 @@ def search(
     wanted : int or callable
         Number of eigenpairs, or a function that returns it and is called at every step.
     stages : iterable of Stage
-        Used one after another, each until the error no longer falls.
+        Stages, which are used one after another. A stage ends if the error no longer falls.
     tolerance : callable (Ritz, gap) -> float
         Returns the largest accepted ratio of residual and gap.
     budget : float

@@ -1,11 +1,11 @@
 """Sparse principal components of a positive semidefinite matrix, from a square root of it.
 
-Problem: components with few non-zero loadings that explain as much variance as they can. They
-minimise the error of a regression with an elastic-net penalty. The minimum is found by alternating
-two steps: with fixed components A, the sparse loadings B are elastic nets; with fixed loadings, the
-components are a polar factor (Zou, Hastie and Tibshirani, Journal of Computational and Graphical
-Statistics 15:265, 2006). Every step lowers the objective. The problem is not convex, so the result
-is a stationary point.
+Problem: find components that have few non-zero loadings and explain as much variance as they can.
+They minimise the error of a regression with an elastic-net penalty (Zou, Hastie and Tibshirani,
+Journal of Computational and Graphical Statistics 15:265, 2006). Two steps alternate. With fixed
+components A, each column of the sparse loadings B is the solution of an elastic net. With fixed
+loadings B, the best A is a polar factor. Every step lowers the objective. The problem is not
+convex, so the result is a stationary point.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import scipy.linalg
 from contrast_core._validation import FloatArray
 
 _EPS = float(np.finfo(np.float64).eps)
-_MAX_STEPS = 3000  # tens if the components have distinct variances, more if these are nearly equal
+_MAX_STEPS = 3000  # tens of steps suffice unless variances of components are nearly equal
 _LAST_FEATURE = 1 - 1e-3  # largest penalty, as a share of the one that removes the last feature
-_MOST_EVENTS = 8  # limit of features that enter or leave, for each feature to select
+_MOST_EVENTS = 8  # largest number of times that features enter or leave, per feature to select
 _TIED = 1e-9  # largest relative difference of two levels that counts as rounding
-_CANDIDATES = 4  # features tried at first for each feature to select
+_CANDIDATES = 4  # number of features tried at first, per feature to select
 
 
 class SparseComponents(NamedTuple):
@@ -32,7 +32,7 @@ class SparseComponents(NamedTuple):
     components : ndarray of shape (k, D)
         Rows of unit length.
     penalties : ndarray of shape (k,)
-        Penalties relative to the largest, as in the parameter `penalty`.
+        Penalties as shares of the largest useful one, as in the parameter `penalty`.
     converged : bool
         Whether the last step changed the components by no more than rounding.
     """
@@ -56,9 +56,9 @@ def sparse_components(
     .. math:: \min_{A, B} \sum_j (a_j - b_j)^\top C (a_j - b_j) + \rho\lambda_1 \|b_j\|^2
         + 2 t_j \|b_j\|_1, \qquad A^\top A = I,
 
-    The iteration begins with the leading eigenvectors and alternates between B, an elastic net for
-    each component, and A, the polar factor of C B. This is the method of Zou, Hastie and Tibshirani
-    (2006), with the square root of C in the place of data.
+    The iteration begins with the leading eigenvectors. It alternates between B, whose columns solve
+    one elastic net each, and A, the polar factor of C B. This is the method of Zou, Hastie and
+    Tibshirani (2006), with a square root of C in the place of the data.
 
     Parameters
     ----------
@@ -69,10 +69,11 @@ def sparse_components(
     ridge : float
         The ridge rho, above 0.
     penalty : float from 0 to below 1
-        :math:`t_j` as a share of :math:`\max_d |C v_j|_d`, at which no feature is left.
+        :math:`t_j` as a share of :math:`\max_d |C v_j|_d`. With this value of :math:`t_j`, no
+        feature would be left.
     count : int, optional
-        Number of non-zero entries of each component, instead of a penalty. The elastic net's path
-        is followed by least angle regression until one more feature would enter.
+        Number of non-zero entries of each component. It replaces the penalty: least angle
+        regression follows the elastic net's path until one more feature would enter.
     """
     if (not penalty and count is None) or count == vectors.shape[1]:
         return SparseComponents(vectors[:k].copy(), np.zeros(k), True)
@@ -96,7 +97,7 @@ def sparse_components(
 
 @dataclass(frozen=True, eq=False)
 class _Matrix:
-    """Matrix C, as the product of a root (r, D) with itself, and the elastic net's ridge.
+    """Matrix ``C = R^T R`` with its root R (r, D), and the elastic net's ridge.
 
     C itself is stored as `gram` only if it is at most twice as large as the root.
     """
@@ -165,9 +166,9 @@ class _Support:
 class _ElasticNet:
     """Minimiser b of ``(a - b)'C(a - b) + ridge b'b + 2 level |b|_1``, for a sequence of a.
 
-    As long as the non-zero features and their signs do not change, b solves a linear system. New
-    features and signs are found by scikit-learn's coordinate descent if a level is given, and by
-    least angle regression if a count is given.
+    As long as the non-zero features and their signs do not change, b solves a linear system.
+    Otherwise, scikit-learn's coordinate descent finds the new features and signs for a given level,
+    and least angle regression finds them for a given count.
     """
 
     def __init__(self, matrix: _Matrix, level: float, count: int | None) -> None:
@@ -252,11 +253,11 @@ class _ElasticNet:
 def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> FloatArray:
     """Return the point of the lasso's path at which `count` entries are not zero, (n,).
 
-    This is the last such point, at which one more feature would enter. The level L falls from the
-    largest correlation. Until a feature enters or leaves, the solution on the features inside is
-    ``inverse (c - L signs)``; then the inverse is updated. A feature that would enter together with
-    the last one, such as a copy of it, is left out. (scikit-learn's own path warns about such
-    features, and a warning can only be silenced for the whole process.)
+    This is the last such point of the path: at it, one more feature would enter. The level L falls
+    from the largest correlation. While no feature enters or leaves, the solution on the features
+    inside is ``inverse (c - L signs)``. When one does, the inverse is updated. A feature that would
+    enter together with the last one, such as a copy of it, is left out. (scikit-learn's own path
+    warns about such features, and a warning can only be silenced for the whole process.)
 
     References
     ----------
@@ -266,7 +267,7 @@ def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> Floa
     inside: list[int] = []
     left_out = np.zeros(len(gram), dtype=bool)
     signs, inverse, level = np.empty(0), np.empty((0, 0)), np.inf
-    columns = np.empty((len(gram), count), order="F")  # of the features inside
+    columns = np.empty((len(gram), count), order="F")  # columns of gram of the features inside
     at_zero = slope = np.empty(0)
     just_left = -1
     for _ in range(_MOST_EVENTS * (count + 1)):

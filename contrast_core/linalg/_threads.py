@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-_MAX_WORKERS = 4  # each holds a block and a product
+_MAX_WORKERS = 4  # each worker needs memory for a block of rows and for a product
 _controller_in_use = threading.Lock()
 
 
@@ -34,7 +34,7 @@ def worker_threads() -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
 
 @contextmanager
 def blas_threads() -> Iterator[Any]:
-    """Yield threadpoolctl's control of the BLAS libraries, or of none if it is in use.
+    """Yield threadpoolctl's control of the BLAS libraries; of no library if it is in use already.
 
     The number of BLAS threads is a setting of the whole process. If two threads changed and
     restored it at the same time, it could end up wrong.

@@ -1,4 +1,4 @@
-"""The form of the moments, the choice of a solver, and its results."""
+"""Plan how an eigenproblem is solved, compute the moments in the planned form, and solve it."""
 
 from contrast_core.solve._automatic import solve_trace_ratio
 from contrast_core.solve._contrast import (

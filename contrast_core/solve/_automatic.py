@@ -1,9 +1,10 @@
-"""Components at the contrast where they have the largest ratio of variances.
+"""Components at the automatic contrast, which is the largest trace ratio of k directions.
 
-Problem: maximise the trace ratio, a quotient of two traces, over all subspaces of k dimensions.
-Newton's iteration solves a sequence of ordinary eigenproblems. The contrast of each is the trace
-ratio of the previous subspace. The iteration converges quadratically and from below to the global
-maximum (Ngo, Bellalij and Saad, SIAM Review 54:545, 2012).
+Problem: maximise the trace ratio, the foreground variance in a subspace divided by its background
+variance, over all subspaces of k dimensions. Newton's iteration solves a sequence of ordinary
+eigenproblems: each takes the trace ratio of the previous subspace as its contrast. The iteration
+converges quadratically and from below to the global maximum (Ngo, Bellalij and Saad, SIAM Review
+54:545, 2012).
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def solve_trace_ratio(
     .. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
         {\operatorname{tr} V^\top C_Y V + k\tau}
 
-    The best V are the leading eigenvectors of the contrast at alpha. If the plan iterates, alpha
-    and V are found together in one search space. Otherwise, or if the search fails, Newton's
-    iteration finds them; each of its steps solves one contrast.
+    The columns of the best V are the leading eigenvectors of the contrast at alpha. If the plan
+    iterates, alpha and V are found together in one search space. Otherwise, or if the search fails,
+    Newton's iteration finds them. Each of its steps solves one contrast.
 
     Raises NotConvergedError for the same reasons as `solve_contrasts`, and if the search fails and
     the plan has a fallback.

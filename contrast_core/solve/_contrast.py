@@ -1,12 +1,13 @@
 """Leading components of contrasts ``C_X - alpha C_Y`` of two covariances, in any form.
 
 Problem: find the k leading eigenvectors of a difference of two covariances, which is indefinite, at
-one contrast or many (Abid, Zhang, Bagaria and Zou, Nature Communications 9:2134, 2018). If the
-moments hold matrices, the contrast is formed and solved by `contrast_core.linalg`. This is done in
-coordinates (`Frame`) without the directions in which nothing varies. Such directions have the
-contrast 0 and would come before every direction with more background than foreground. If only
-products are available, an iteration finds the components. It raises an error if directions without
-variance could be among them.
+one contrast or many (Abid, Zhang, Bagaria and Zou, Nature Communications 9:2134, 2018).
+
+If the moments hold matrices, `contrast_core.linalg` solves the contrast. A direction in which
+nothing varies has the eigenvalue 0, so it would come before every direction with a negative
+eigenvalue. If such directions could be among the results, the contrast is solved again in
+coordinates without them (`Frame`). If only products are available, an iteration finds the
+components. It raises an error if directions without variance could be among them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from contrast_core.solve._frame import Frame
 from contrast_core.solve._plan import Plan
 
 _EPS = float(np.finfo(np.float64).eps)
-# Limits of variances, within which a contrast neither underflows nor overflows.
+# A contrast neither underflows nor overflows if the variances are within these limits.
 _SMALLEST, _LARGEST = 1e-280, 1e300
 _SMALL = 320  # largest number of features for which a matrix is formed from products
 _ADVICE = (
@@ -53,7 +54,7 @@ Solved: TypeAlias = tuple[Eigenpairs, str]
 class OneContrast(NamedTuple):
     """Top-k components of one contrast.
 
-    The fields are those of `Solution` without the axis of the contrasts, and the solver's name.
+    The fields are those of `Solution`, but without its first axis, which counts the contrasts.
     """
 
     values: FloatArray
@@ -67,20 +68,19 @@ class Solution(NamedTuple):
     """Components at each of A contrasts.
 
     values : ndarray of shape (A, k)
-        Eigenvalues of ``C_X - alpha C_Y``, descending; those of directions in which nothing varies
-        come last.
+        Eigenvalues of ``C_X - alpha C_Y``, descending. The zeros that belong to directions in which
+        nothing varies come last.
     components : ndarray of shape (A, k, n_features)
         Orthonormal rows with fixed signs. Directions in which nothing varies come last.
     coordinates : ndarray of shape (A, k, c)
-        The same components in c coordinates that keep inner products; c is at most the number of
-        features.
+        The same components in c orthonormal coordinates; c is at most the number of features.
     foreground_variance, background_variance : ndarray of shape (A, k)
         Variances along each component.
     solvers : tuple of {"eigh", "eigsh", "search"}
         The solver of each contrast: "eigh" is LAPACK, "eigsh" is ARPACK, and "search" is the block
         search.
     n_null : int
-        How many of the k components are directions in which nothing varies.
+        Number of components (of the k) along which nothing varies.
     """
 
     values: FloatArray
@@ -92,7 +92,7 @@ class Solution(NamedTuple):
     n_null: int
 
     def each(self) -> list[OneContrast]:
-        """Return the contrasts one by one."""
+        """Return a list with the components of each contrast."""
         parts = (
             *(self.values, self.components, self.foreground_variance, self.background_variance),
             self.solvers,
@@ -109,7 +109,7 @@ def solve_contrasts(
     *,
     random_state: int | None = 0,
 ) -> Solution:
-    """Return the top-k components of ``C_X - alpha C_Y`` for each alpha, from 0 to inf.
+    """Return the top-k components of ``C_X - alpha C_Y`` for each alpha; an alpha may be inf.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def _by_matrices(x: Moments, y: Moments, alphas: Sequence[float], k: int, plan: 
 
 
 def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list[Solved]:
-    """Solve each contrast for k components, or for all if there are fewer than k coordinates."""
+    """Return k components of each contrast, or all if there are fewer than k coordinates."""
     k = min(k, frame.size)
     if not k:
         nothing = Eigenpairs(np.empty(0), np.empty((0, frame.moments.size)))
@@ -197,9 +197,10 @@ def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list
 
 
 def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
-    """Return whether a leading direction may have no variance and therefore the contrast 0.
+    """Return whether one of the leading eigenvalues is zero up to rounding.
 
-    Such directions come before all directions with a negative contrast.
+    Its direction may be one in which nothing varies. Such directions have the eigenvalue 0 and come
+    before all directions with a negative eigenvalue.
     """
     return bool(scale > 0 and np.abs(values).min(initial=np.inf) <= 4 * size * _EPS * scale)
 
@@ -291,7 +292,7 @@ def _searched(
 def products_of(
     parts: Sequence[Moments], varies: NDArray[np.bool_], threads: Threads, columns: FloatArray
 ) -> list[FloatArray]:
-    """Multiply each covariance with columns, (number of varying features, b)."""
+    """Return the product of each covariance with columns, (number of varying features, b)."""
     if not varies.all():
         of_varying, columns = columns, np.zeros((len(varies), columns.shape[1]))
         columns[varies] = of_varying
@@ -302,8 +303,8 @@ def products_of(
 def threads_for(*parts: Any) -> Iterator[Threads]:
     """Yield worker threads, if the products of one of the moments can use them.
 
-    BLAS's own threads would slow down the workers, because they go on running for a while after
-    each product.
+    The number of BLAS threads is reduced meanwhile. They go on running for a while after each
+    product and would slow down the workers.
     """
     with worker_threads() if any(p.shares_out for p in parts) else nullcontext(ALONE) as threads:
         yield threads

@@ -65,7 +65,10 @@ class Design:
 
 
 def listed_backgrounds(background: Any) -> tuple[list[Any], bool]:
-    """Return the backgrounds, and whether several were given: a list of matrices or moments."""
+    """Return a list of the backgrounds, and whether `background` was such a list.
+
+    A list or tuple counts as several backgrounds if its elements are matrices or moments.
+    """
     several = type(background) in (list, tuple) and all(
         is_moments(one) or len(getattr(one, "shape", ())) == 2 for one in background
     )
@@ -75,7 +78,7 @@ def listed_backgrounds(background: Any) -> tuple[list[Any], bool]:
 
 
 def background_names(n: int, several: bool) -> list[str]:
-    """Return the name of each dataset for error messages."""
+    """Return the name of each background for error messages."""
     return [f"background[{i}]" for i in range(n)] if several else ["background"]
 
 

@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 def with_fallback(plan: Plan, work: Callable[[Plan], T], *, task: str = "", advice: str = "") -> T:
-    """Run `work` with a plan, and again with the plan's fallback if it does not converge.
+    """Run `work` with a plan; if it does not converge, run it again with the plan's fallback.
 
     Raises
     ------
     NotConvergedError
-        If it does not converge and the plan has no fallback. The message names the task and ends
-        with the advice.
+        If `work` does not converge and the plan has no fallback. The message names the task and
+        ends with the advice.
     """
     try:
         return work(plan)

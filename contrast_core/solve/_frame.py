@@ -3,9 +3,9 @@
 Problem: a direction in which nothing varies has the contrast 0. It would come before every
 direction with more background than foreground, because their contrasts are negative. Such
 directions form the common null space of both covariances, which is the null space of their sum. The
-rank of the sum is determined after all features are scaled to unit variance. (With this scaling,
-the condition number is within a factor of D of the smallest possible; van der Sluis, Numerische
-Mathematik 14:14, 1969.) Eigenvalues up to 4 D eps times the largest count as rounding errors.
+rank of the sum is determined after all features are scaled to unit variance. The condition number
+is then at most D times the smallest one that any scaling of the features can give (van der Sluis,
+Numerische Mathematik 14:14, 1969). Eigenvalues up to 4 D eps times the largest count as zero.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Frame:
     basis : ndarray of shape (size, moments.size) or None
         Directions of the coordinates as rows. If None, the coordinates are those of the moments.
     exact : bool
-        Whether it is certain that every direction varies in one of the datasets.
+        Whether it is certain that every direction varies in at least one dataset.
     """
 
     x: FloatArray
@@ -89,8 +89,8 @@ class Frame:
         varying = vectors[:, values > tolerance * values.max(initial=0.0)]
         if varying.shape[1] == len(total):
             return replace(self, exact=True)
-        # With S the features' spread and P the sum, S^-1 P S^-1 was decomposed. The span of P is S
-        # times the span of S^-1 P S^-1.
+        # Let P be the sum and S the diagonal matrix of the features' standard deviations. The
+        # eigenvectors are those of S^-1 P S^-1. The span of P is S times the span of S^-1 P S^-1.
         basis = np.linalg.qr(varying * spread[:, None])[0].T
         return self._within(basis)
 

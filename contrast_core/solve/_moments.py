@@ -1,4 +1,4 @@
-"""A foreground and a background as moments that belong together, in the form that is planned.
+"""Compute the moments of a foreground and a background in the form that is planned.
 
 Problem: users give data or moments of many kinds, but solvers need two covariances in the same
 coordinates. This module checks that the two datasets fit together in their features, devices,
@@ -34,7 +34,7 @@ from contrast_core.solve._design import Design, background_names, listed_backgro
 from contrast_core.solve._plan import NAMES, SOLVERS, Plan, Task, make_plan
 
 _PLAIN = Design()  # neither labels nor weights
-_SCALE_RATIO = 1e3  # total variances further apart than this are probably an oversight
+_SCALE_RATIO = 1e3  # a larger ratio of the total variances is probably an oversight
 
 
 def contrast_moments(
@@ -138,9 +138,9 @@ def contrast_moments(
 
 
 def plan_for(x: Moments, y: Moments, k: int, **options: Any) -> Plan:
-    """Return the plan for moments that exist already; `options` are those of `Task`.
+    """Return the plan for moments that exist already; `options` are fields of `Task`.
 
-    Moments by products hold the rows, so their form can be planned again: a matrix may be worth its
+    `ProductMoments` keep the rows, so their form can be planned again. A matrix may be worth its
     cost for a path even if it was not for a single contrast.
     """
     if isinstance(x, ProductMoments) and isinstance(y, ProductMoments) and x.rows and y.rows:
@@ -150,7 +150,7 @@ def plan_for(x: Moments, y: Moments, k: int, **options: Any) -> Plan:
 
 
 def _task(parts: Sequence[Rows], k: int, **options: Any) -> Task:
-    """Return the task for rows: the numbers on which a plan depends."""
+    """Return the `Task` that describes an eigenproblem of these rows."""
     entries = _entries(parts)
     return Task(
         n_rows=sum(map(_count, parts)),
@@ -235,7 +235,7 @@ def check_background_is_given(background: object, optional: bool = False) -> Non
 
 
 def in_form(x: Moments, y: Moments, form: Form) -> tuple[Moments, Moments]:
-    """Convert moments by products into a form with matrices."""
+    """Convert `ProductMoments` into a form with matrices; return other moments unchanged."""
     if x.form != "products" or form == "products":
         return x, y
     parts: Any = (x, y)
@@ -244,12 +244,12 @@ def in_form(x: Moments, y: Moments, form: Form) -> tuple[Moments, Moments]:
 
 
 def _moments_of(rows: Sequence[Rows], form: Form) -> tuple[Moments, ...]:
-    """Return the moments of each dataset; for rows with labels, the moments within labels."""
+    """Return the moments of each dataset; if rows have labels, use the moments within labels."""
     all_moments: Sequence[Any]
     match form:
         case "span":
-            # The number of rows of each dataset must be known. That of a dask array may be unknown,
-            # so the array is loaded.
+            # This form needs the number of rows of each dataset. A dask array that does not know
+            # its number of rows is loaded.
             all_moments = span_moments(
                 [part if part.shape[0] >= 0 else load_into_memory(part) for part in rows]
             )
@@ -316,10 +316,12 @@ def _warn_of_scales(x: Moments, y: Moments) -> None:
 
 
 class LoadedRows(NamedTuple):
-    """Rows in memory (ndarrays or CSR matrices of finite values), and their weights or None.
+    """Rows of a foreground and a background in memory, and the weights of the rows.
 
-    Several backgrounds are stacked into one. Each is centred by its own mean and has its share of
-    the total weight. `backgrounds` then holds the index of each row's background.
+    The rows are ndarrays or CSR matrices of finite values. The weights are None if all rows have
+    the same weight. Several backgrounds are stacked into one matrix. Each of them is centred by its
+    own mean and has its share of the total weight, and `backgrounds` holds the index of each row's
+    background.
     """
 
     foreground: Any

@@ -19,7 +19,7 @@ from contrast_core.rows import rows_of
 from contrast_core.solve._contrast import check_range
 from contrast_core.solve._plan import LIMITS, Limits, Plan, Task, make_plan
 
-_IN_FEATURES = make_plan(Task(2, 1, 1))  # matrices of the features
+_IN_FEATURES = make_plan(Task(2, 1, 1))  # the plan to form matrices of the features
 
 
 class PositivePairs(NamedTuple):
@@ -30,7 +30,7 @@ class PositivePairs(NamedTuple):
     n_features : int
         Number of features, D.
     plan : Plan
-        How the pairs are solved.
+        Plan of how the eigenproblem of the pairs is solved.
     moments : callable
         Function that returns the `PairMoments` in a given form; it also takes ``exchangeable=``.
     """

@@ -1,11 +1,15 @@
 """The plan: which form the second moments take, which solver runs, and why.
 
-A plan is a pure function of a few numbers (`Task`), so it can be read, tested and shown. The unit
-of cost is the product of the data with one column. A covariance of dense rows costs half as many
-columns as there are features. A covariance of sparse rows costs some columns for each stored entry
-of a row. If the plan is to iterate with products although a matrix is possible, the iteration may
-multiply as many columns as the matrix costs; if it has not converged by then, the matrix is formed.
-So a wrong guess at most doubles the time.
+Problem: the same components can be computed from a covariance matrix, from a matrix in the span of
+the rows, or by an iteration that only multiplies the data with columns. The sizes of the data
+decide which way is fastest. A plan depends only on the few numbers in `Task`, so it can be shown to
+the user and tested.
+
+Costs are counted in columns: one column is the time of one product of the data with one vector. The
+covariance of dense rows costs half as many columns as there are features. The covariance of sparse
+rows costs a few columns for each stored entry of a row. If a plan iterates although a matrix would
+be possible, the iteration may multiply about as many columns as the matrix costs. If it has not
+converged by then, the matrix is formed. A wrong guess therefore about doubles the time at most.
 
 All thresholds are in `Limits`, with their reasons.
 """
@@ -35,31 +39,34 @@ class Limits:
     Parameters
     ----------
     matrix : int
-        Size of the largest matrix that is formed. It takes 800 MB, and LAPACK needs minutes.
+        Size of the largest matrix that is formed. A matrix of this size takes 800 MB, and LAPACK
+        takes minutes to solve it.
     one_matrix : int
-        Numbers of rows and features above which (both) one contrast of dense rows, or one fit of
-        pairs, is solved by products. Some passes over the rows then cost less than a covariance.
+        One contrast of dense rows, or one fit of pairs, is solved by products if both the number of
+        rows and the number of features exceed this. Some passes over the rows then cost less than a
+        covariance.
     sparse_rows : int
-        Number of rows per component above which one contrast of wide sparse rows is solved by
-        products. The cost of a Gram matrix grows with the square of the rows, and that of a search
-        with the components.
+        One contrast of sparse data with more features than rows is solved by products if the number
+        of rows per component exceeds this. The cost of a Gram matrix grows with the square of the
+        number of rows, and the cost of a search grows with the number of components.
     columns_each : int
-        Number of columns that the search for k components multiplies, divided by k + 2.
+        A search for k components is expected to multiply ``columns_each * (k + 2)`` columns.
     entry_columns : float
-        Cost, in columns, of the covariance of sparse rows per stored entry of a row.
+        The covariance of sparse rows costs this many columns for each stored entry of a row.
     products : int
         Largest number of columns that a search may multiply if a matrix would be too large.
     iterated : int
         Size of a matrix from which an iteration is faster than LAPACK.
     iterated_each : int
-        Size of a matrix per component from which an iteration is faster than LAPACK. The cost of an
-        iteration grows with the components, and that of LAPACK hardly does.
+        Size of a matrix, divided by the number of components, from which an iteration is faster
+        than LAPACK. The cost of an iteration grows with the number of components, and the cost of
+        LAPACK hardly does.
     lapack_columns : int
-        Cost of LAPACK: it solves a matrix in the time of size squared / `lapack_columns` products
+        LAPACK solves a matrix in the time of ``size**2 / lapack_columns`` products of the matrix
         with a column.
     path_contrasts : int
-        Number of contrasts of a path from which a common search space, which has to be built first,
-        is faster.
+        Number of contrasts from which one search space for the whole path is faster, although it
+        has to be built first.
     """
 
     matrix: int = 10_000
@@ -78,24 +85,25 @@ LIMITS = Limits()
 
 
 class Task(NamedTuple):
-    """The numbers that describe what is to be solved.
+    """Numbers that describe an eigenproblem and determine its plan.
 
     n_rows, n_features : int
         Rows and features of all datasets together.
     n_components : int
         Number of components, k.
     contrasts : int
-        Number of contrasts that are solved from the same moments, as far as it is known.
+        Number of contrasts that will be solved from the same moments, as far as this is known.
     automatic : bool
         Whether the contrast strength is chosen automatically.
     entries : int or None
         Number of stored entries of sparse rows; None for dense rows.
     in_memory : bool
-        Whether the rows can be read again at no cost.
+        Whether the rows are in memory, so that reading them again costs nothing.
     products : bool
         Whether the method can work with products instead of a matrix.
     form, given : Form or None
-        The form of the moments that the user asked for, and the form of moments that the user gave.
+        `form` is the form of the moments that the user asked for by the name of a solver. `given`
+        is the form of the moments that the user passed in place of data.
     """
 
     n_rows: int
@@ -111,7 +119,7 @@ class Task(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Size of the smaller matrix: of the features or of the rows' span."""
+        """Size of the smaller matrix: the covariance, or the matrix in the span of the rows."""
         return min(self.n_rows, self.n_features)
 
     @property
@@ -130,9 +138,9 @@ class Plan:
         The form of the covariances: a matrix of the features, a matrix in the span of the
         rows, or the rows themselves.
     fallback : Form or None
-        The form that is used instead if products do not converge.
+        The form that is used instead if the iteration with products does not converge.
     max_products : int
-        Largest number of columns that may be multiplied.
+        Largest number of columns that the iteration may multiply.
     reason : str
         Reason for the plan, in words.
     limits : Limits
@@ -146,7 +154,7 @@ class Plan:
     limits: Limits = LIMITS
 
     def direct(self) -> Plan:
-        """Return the plan that is used instead if products do not converge."""
+        """Return the plan that is used instead if the iteration does not converge."""
         reason = f"{self.reason}, but products do not suffice"
         return Plan(self.fallback or "dense", None, 0, reason, self.limits)
 
@@ -155,27 +163,34 @@ class Plan:
         return size >= max(self.limits.iterated, self.limits.iterated_each * k)
 
     def single_budget(self, size: int, k: int) -> float | None:
-        """Return how many columns the search for one contrast may multiply: the cost of LAPACK.
+        """Return how many columns the search for one contrast may multiply; None for LAPACK.
 
-        Return None if LAPACK is faster.
+        The budget is the cost of LAPACK. If LAPACK is faster, None is returned.
         """
         return size**2 / self.limits.lapack_columns if self.iterates(size, k) else None
 
     def automatic_budget(self, size: int, k: int) -> float | None:
-        """Return the budget for the automatic contrast, which takes LAPACK several solutions."""
+        """Return the budget of columns for the automatic contrast; None if LAPACK is faster.
+
+        LAPACK would have to solve several contrasts, so the budget is larger than for one contrast.
+        """
         if not self.iterates(size, k):
             return None
         return max(2.5 * size**2 / self.limits.lapack_columns, 1.5 * self.limits.columns_each * k)
 
     def path_budget(self, size: int, k: int, contrasts: int) -> float | None:
-        """Return the budget for each contrast of a path, which starts from a good search space."""
+        """Return the budget of columns for each contrast of a path; None if LAPACK is faster.
+
+        The search space of the neighbouring contrasts is a good start, so the budget is smaller
+        than for a single contrast.
+        """
         if contrasts < self.limits.path_contrasts or not self.iterates(size, 2 * k):
             return None
         return 0.4 * size**2 / self.limits.lapack_columns
 
 
 def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
-    """Return the plan with the lowest cost; all plans give exact results."""
+    """Return the plan with the lowest expected cost; the components do not depend on the plan."""
     form, reason = _form_of(task, limits)
     if form != "products":
         return Plan(form, None, 0, reason, limits)
@@ -229,8 +244,8 @@ def _columns_of_a_matrix(task: Task, limits: Limits) -> float:
     """Return the cost of forming and solving a matrix, as a number of columns."""
     if task.entries is None:
         return task.size / 2
-    # A search also makes each column orthogonal to all earlier columns. This matters if there are
-    # few entries. On average it costs a third of the columns, because BLAS is fast at it.
+    # A search also makes each column orthogonal to all earlier columns, which matters if there are
+    # few entries. This is counted as if a third of all columns were earlier: BLAS is fast at it.
     others = limits.columns_each * (task.n_components + 2.0) / 3
     column = task.entries + others * task.n_features
     solved = task.size**4 / (4 * limits.lapack_columns * column)

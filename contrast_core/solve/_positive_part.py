@@ -1,9 +1,9 @@
 """The positive part of a contrast: all of its positive eigenpairs.
 
-Problem: sparse PCA works with a square root of its matrix. A contrast has negative eigenvalues as
-well, so only its positive part has a real square root. LAPACK's divide-and-conquer algorithm
+Problem: sparse PCA works with a square root of its matrix. A contrast also has negative
+eigenvalues, so only its positive part has a real square root. LAPACK's divide-and-conquer algorithm
 computes the whole spectrum. An eigenvalue counts as positive if it exceeds the rounding error,
-4 D eps times the largest variance.
+``4 D eps (v_X + alpha v_Y)``, where v_X and v_Y are the largest variances of a feature.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Leading directions of ratios of two covariances, in any form that has a matrix.
+"""Directions with the largest ratios of two variances, from moments that hold matrices.
 
-Problem: generalised eigenproblems ``C_X v = lambda B v`` with ``B = (1 - beta) I + beta C_Y``. They
-are solved in coordinates in which something varies (`Frame`). A direction without any variance has
-the ratio zero, like every direction in which only the background varies. Therefore directions
-without variance are left out and returned last. If B is singular in the remaining directions, an
-error is raised, unless a condition limit determines which directions to leave out.
+Problem: solve the generalised eigenproblem ``C_X v = lambda B v`` with
+``B = (1 - beta) I + beta C_Y``; `contrast_core.linalg` does this. A direction without any variance
+has the ratio zero, and so has every direction in which only the background varies. Directions
+without variance are therefore left out (`Frame`) and returned last. If B is singular in the
+remaining directions, an error is raised, unless a condition limit determines which directions to
+leave out.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class RatioSolution(NamedTuple):
     values : ndarray of shape (k,)
         Generalised eigenvalues, descending.
     directions, components : ndarray of shape (k, n_features)
-        The directions are B-orthonormal, and the components orthonormal. Those along which nothing
-        varies come last.
+        The directions are B-orthonormal, and the components are orthonormal. Rows along which
+        nothing varies come last.
     foreground_variance, background_variance : ndarray of shape (k,)
         Variances along each component.
     indices : ndarray of shape (k,)
@@ -104,7 +105,7 @@ def _orthogonal_or_limited(
     orthogonal: bool,
     condition_limit: float | None,
 ) -> tuple[Frame, list[Eigenpairs]]:
-    """Return coordinates in which enough varies, and the eigenpairs there."""
+    """Return a frame without directions of no or too little variance, and the eigenpairs in it."""
     pooled = condition_limit is not None
     if condition_limit is None:
         frame = frame.without_null_directions()
@@ -129,7 +130,7 @@ def _orthogonal_or_limited(
 
 
 def _check_ties(x: FloatArray, y: FloatArray, weight: RidgeWeights, k: int) -> None:
-    """Raise an error or warn if B does not vary in some directions, so that ratios are tied."""
+    """Raise ValueError if all ratios are zero or infinite; warn if more than k are infinite."""
     if weight.identity > 0:
         return
     mu = pooled_eigenvalues(x, y, weight)
