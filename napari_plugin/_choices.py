@@ -1,4 +1,4 @@
-"""The upper part of the dock: the user chooses an image and where its background is alone."""
+"""The upper part of the dock, where the user chooses an image and marks its background."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Choices(Container[Widget]):
         return [(NO_CHANNELS, -1), *((name, i) for i, name in enumerate(names))]
 
     def _refresh(self, *boxes: ComboBox) -> None:
-        """Update the choices of boxes, and keep their values, also of layers that were renamed."""
+        """Update the choices of the boxes. A chosen value is kept if it can still be chosen."""
         self._selecting = True  # so that these changes do not count as choices of the user
         for box in boxes:
             chosen = box.value
@@ -142,15 +142,18 @@ class Choices(Container[Widget]):
         self._on_image()
 
     def settle(self, *_: object) -> None:
-        """Note that the user has chosen; then nothing is preselected while the image exists."""
+        """Record that the user has made a choice.
+
+        From then on, nothing is preselected as long as the chosen image exists.
+        """
         self._settled = self._settled or not self._selecting
 
     def _preselect(self) -> None:
         """Choose the first image, and a drawn area or another stack as its background.
 
-        If a second image is opened, the first one stays chosen, and the second becomes its
-        background if its frames have the same size. The sample data mark their backgrounds
-        themselves.
+        If a second image is opened, the first one stays chosen. The second becomes its background
+        if the first is a stack and both have frames of the same size. In the sample data, the
+        metadata of a layer say that it is a background.
         """
         images = self._of(Image)
         if (self._settled and self.image.value is not None) or not images:
@@ -231,7 +234,7 @@ class Choices(Container[Widget]):
         area = self.area.value
         if area is not None:
             events = area.events.paint if isinstance(area, Labels) else area.events.data
-            events.connect(self._on_drawn)  # once: napari connects no function a second time
+            events.connect(self._on_drawn)  # napari connects a function at most once
 
     def _on_drawn(self, event: Any) -> None:
         if event.source == self.area.value:
@@ -268,7 +271,7 @@ class Choices(Container[Widget]):
     # The choices of the user
 
     def check_area(self, side: int) -> None:
-        """Update the hint whether the box is large enough for patches of this side length."""
+        """Update the hint that says whether the box is large enough for patches of this side."""
         if side != self._side:
             self._side = side
             self._show_what_applies()
@@ -319,7 +322,7 @@ class Choices(Container[Widget]):
         Raises
         ------
         InputError
-            If a choice is missing, or cannot work.
+            If a choice is missing or cannot be used.
         """
         images, layer = self.images(channel), self.image.value
         if self.kind.value == FRAMES:

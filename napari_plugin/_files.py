@@ -28,7 +28,7 @@ _KINDS = {"T": "time", "C": "channel", "Z": "space", "Y": "space", "X": "space"}
 
 @dataclass(frozen=True)
 class Calibration:
-    """The size of a pixel: one scale, unit and label for every axis.
+    """Size of a pixel, with a scale, a unit and a label for each axis.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Calibration:
     units : tuple of str
         Full names such as "micrometer", or "pixel" if the unit is not known.
     labels : tuple of str
-        Names of the axes. The names t, c and z are written as time, channel and depth.
+        Names of the axes. Files hold the names t, c and z as time, channel and depth.
     """
 
     scale: tuple[float, ...]
@@ -94,8 +94,8 @@ def export(data: Any, path: Path, calibration: Calibration, report: Report = no_
 
 
 def _blocks(data: Any, report: Report) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
-    """Yield the chunks of a dask array in their order, each with its place."""
-    da: Any = import_module("dask.array")  # has no type hints
+    """Yield the slices and the values of each chunk of a dask array, in order."""
+    da: Any = import_module("dask.array")  # dask has no type hints
     places = da.core.slices_from_chunks(data.chunks)
     for done, place in enumerate(places):
         report(done, len(places), "Writing")
@@ -163,7 +163,7 @@ def opened(path: Path) -> Iterator[tuple[Any, Calibration]]:
     Raises
     ------
     InputError
-        If there are no images, or they have RGB colours or several channels.
+        If the images have RGB colours or several channels.
     """
     if path.name.lower().endswith("zarr"):
         data, calibration = _read_zarr(path)
@@ -227,7 +227,7 @@ def _tiff_sizes(file: Any) -> dict[str, tuple[float, str]]:
 
 
 def _read_zarr(path: Path) -> tuple[Any, Calibration]:
-    da: Any = import_module("dask.array")  # imported this way because dask has no type hints
+    da: Any = import_module("dask.array")  # dask has no type hints
 
     data = da.from_zarr(str(path / "0") if (path / "0").is_dir() else str(path))
     attributes = path / ".zattrs"

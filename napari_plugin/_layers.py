@@ -24,7 +24,7 @@ KEY = "contrast-suite"
 _SPATIAL = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
 _LOOK = ("colormap", "blending", "gamma", "opacity", "interpolation2d")
 _CHANNELS = ("c", "ch", "channel", "channels", "colour", "color", "wavelength")
-_FEW = 4  # an axis that has no name and at most this length probably holds channels
+_FEW = 4  # an unnamed axis of at most this length probably holds channels
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,10 @@ def leading_axes(layer: Image) -> list[str]:
 
 
 def channel_axis(layer: Image) -> int:
-    """Return the axis that is named as channels, or is short and has no name; -1 if none is."""
+    """Return the axis that probably holds channels, or -1 if there is none.
+
+    An axis whose name means channels is preferred to a short axis without a name.
+    """
     leading = list(zip(layer.axis_labels, pixels_of(layer).shape, strict=True))[:-2]
     named = [i for i, (label, _) in enumerate(leading) if label.lower() in _CHANNELS]
     short = [i for i, (label, n) in enumerate(leading) if _is_unnamed(label) and 2 <= n <= _FEW]
@@ -109,7 +112,7 @@ def region_of(layer: Image, region: Shapes | Labels) -> BoolArray:
     Returns
     -------
     ndarray of bool
-        Shape (height, width), or the shape of the stack for labels that have this shape.
+        Shape (height, width). Labels that have the shape of the stack give a mask of this shape.
 
     Raises
     ------
@@ -132,7 +135,7 @@ def _painted(layer: Image, labels: Any, shape: tuple[int, ...]) -> BoolArray:
     matrix, shift = _between(layer, labels)
     if data.shape == shape and np.allclose(matrix, np.eye(2)) and np.allclose(shift, 0):
         return data
-    ndimage: Any = import_module("scipy.ndimage")  # has no type hints
+    ndimage: Any = import_module("scipy.ndimage")  # SciPy has no type hints
     # A pixel counts as marked if it is painted in any frame or plane.
     flat = data.any(axis=tuple(range(data.ndim - 2))).astype(np.uint8)
     placed = {"output_shape": shape[-2:], "order": 0, "mode": "grid-constant"}
@@ -140,9 +143,9 @@ def _painted(layer: Image, labels: Any, shape: tuple[int, ...]) -> BoolArray:
 
 
 def _drawn(layer: Image, shapes: Any, shape: tuple[int, ...]) -> BoolArray:
-    # napari's own `to_labels` takes five times as long as this code, which takes half a second for
-    # 10,000 x 10,000 pixels.
-    draw: Any = import_module("skimage.draw")  # has no type hints
+    # This code takes half a second for 10,000 x 10,000 pixels. napari's own `to_labels` takes five
+    # times as long.
+    draw: Any = import_module("skimage.draw")  # scikit-image has no type hints
     matrix, shift = _between(shapes, layer)
     mask = np.zeros(shape[-2:], dtype=bool)
     for vertices, kind in zip(shapes.data, shapes.shape_type, strict=True):
@@ -158,7 +161,7 @@ def _drawn(layer: Image, shapes: Any, shape: tuple[int, ...]) -> BoolArray:
 
 
 def _to_world(layer: Any) -> NDArray[np.float64]:
-    """Return the affine map of a layer's pixels to the world, (ndim + 1, ndim + 1)."""
+    """Return the matrix (ndim + 1, ndim + 1) that maps a layer's pixels to world coordinates."""
     found, origin = np.eye(layer.ndim + 1), np.array(layer.data_to_world(np.zeros(layer.ndim)))
     found[:-1, -1] = origin
     for axis, step in enumerate(np.eye(layer.ndim)):
@@ -167,7 +170,10 @@ def _to_world(layer: Any) -> NDArray[np.float64]:
 
 
 def _between(one: Any, other: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the affine map from pixels of one layer to another: matrix (2, 2) and shift (2,)."""
+    """Return the affine map from the pixels of one layer to the pixels of another.
+
+    The map consists of a matrix (2, 2) and a shift (2,).
+    """
     start, end = (_to_world(each)[-3:, [-3, -2, -1]] for each in (one, other))
     found = np.linalg.solve(end, start)
     return found[:2, :2], found[:2, 2]
@@ -176,8 +182,8 @@ def _between(one: Any, other: Any) -> tuple[NDArray[Any], NDArray[Any]]:
 def place_of(layer: Image, channel: Channel | None = None) -> dict[str, dict[str, Any]]:
     """Return keywords that place results and weights on a layer, or on one channel of it.
 
-    They are computed when a run starts, because the user may rename, move or remove layers during
-    the run.
+    The keywords are computed when a run starts, because the user may rename, move or remove layers
+    during the run.
     """
     first, lengths = np.zeros(layer.ndim), np.ones(layer.ndim)
     lengths[:-2] = pixels_of(layer).shape[: layer.ndim - 2]
@@ -244,7 +250,7 @@ def layer_data(outcome: Outcome) -> dict[str, tuple[Any, dict[str, Any]]]:
 
 
 def preview_layer(layer: Image, start: list[int], found: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the data of a preview (height, width), and keywords that place it at `start`."""
+    """Return the pixels of a preview, and the keywords that place it at the pixel `start`."""
     data = found.reshape(*[1] * (layer.ndim - 2), *found.shape[-2:])
     keywords = {"name": f"{layer.name} preview", "multiscale": False, "rgb": False}
     return data, keywords | _look(layer) | _moved_to(layer, start)

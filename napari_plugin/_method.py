@@ -108,7 +108,7 @@ class MethodChoices(Section):
         self.raw.visible = slides and self.by_hand.value
 
     def show_curve(self, curve: dict[str, list[float]]) -> None:
-        """Plot the kept variance of signal and background over the suppression.
+        """Plot how much variance of signal and background is kept at each suppression.
 
         The plot is hidden if `curve` is empty.
         """
@@ -120,7 +120,7 @@ class MethodChoices(Section):
     def samples(self, shape: tuple[int, ...], behind: tuple[int, ...] | None) -> Samples:
         """Return the samples (patches or frames) for images of this shape.
 
-        `behind` has the same meaning as for `default_samples`.
+        `behind` is the shape of the background stack, or None if the background is an area.
         """
         method: Method = self.method.value
         if self.compare.value == WHOLE:

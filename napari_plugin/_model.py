@@ -1,4 +1,4 @@
-"""Computations behind the dock, without Qt: run, preview, move the slider, check a result."""
+"""Computations of the dock that need no Qt: runs, previews, updates of the slider, and checks."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _CHUNK = 2**17  # number of pixels of whole frames that are computed together
 _READ = 1.0e-8
 _REMOVE = 3.5e-8
 _PROJECT = 1.5e-8
-_SOLVE_FRAMES = 5e-9  # multiplied by the cube of the number of pixels; includes the verdicts
-_PROCESS = 2.0
-_CHECK = 1.0  # seconds for choosing the windows and checking the result
+_SOLVE_FRAMES = 5e-9  # times the number of pixels cubed, with the verdicts
+_PROCESS = 2.0  # to start another process
+_CHECK = 1.0  # to choose the windows and check the result
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A run: its images, samples and settings, as they were when it began.
+    """Images, samples and settings of a run, as they were when it began.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ class Task:
     place : tuple of int
         Index, along the leading axes, of the image that is shown.
     saved : Solution, optional
-        A model from a file, which is applied as it is.
+        A model from a file. If it is given, no model is fitted.
     available : int, optional
-        Free memory in bytes; by default it is that of the machine.
+        Free memory in bytes. By default, it is read from the operating system.
     """
 
     pair: Pair
@@ -67,21 +67,21 @@ class Task:
     available: int = field(default_factory=lambda: psutil.virtual_memory().available)
 
     def check(self) -> None:
-        """Raise InputError if the choices cannot work; no pixel is read."""
+        """Raise `InputError` if the choices cannot be used, without reading pixels."""
         if self.saved is None:
             check(self.pair, self.samples, self.settings)
 
     @property
     def is_lazy(self) -> bool:
-        """Whether images are computed only when they are shown.
+        """Whether denoised images are computed only when they are shown.
 
-        This holds for projections, and if the memory is too small for the whole result.
+        This is so for projections, and for results that would fill an eighth of the free memory.
         """
         large = 4 * math.prod(self.pair.foreground.shape) > self.available // 8
         return self.settings.method != "automatic" or large
 
     def solution(self, report: Report, part: Images | None = None) -> Solution:
-        """Return the saved model, or fit one."""
+        """Return the saved model if there is one, or else fit a model."""
         if self.saved is not None:
             return self.saved
         return fit(self.pair, self.samples, self.settings, report, part)
@@ -89,23 +89,23 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of a run, or of another position of the slider.
+    """Result of a run, or of moving the slider after a run.
 
     Parameters
     ----------
     task : Task
     solution : Solution
     denoised : ndarray of float32, or dask array
-        The result, in memory or as an array whose images are computed when they are shown.
+        The denoised images, in memory or computed when they are shown.
     plane : ndarray of shape (height, width)
         The denoised image at the task's place.
     maps : ndarray of shape (k, height, width) or of the images' shape, optional
         Weights of the components of whole frames, or the strength of the signal around each pixel.
     shown : (float, float)
-        Range of intensities between which the result is shown.
+        Lowest and highest intensity of the display.
     ready : dict
-        The chunk of the dask array that the window shows, by its key. It is kept so that the window
-        need not compute it again.
+        The chunk of the dask array that the window shows first, under the key that dask gives it.
+        The window takes it from here and need not compute it again.
     """
 
     task: Task
@@ -143,7 +143,7 @@ def run(task: Task, report: Report) -> Outcome:
     Raises
     ------
     InputError
-        If the run fails for a reason that the user can mend; the message is shown to the user.
+        If the run fails for a reason that the user can correct. The dock shows the message.
     """
     return _applied(task, task.solution(report), report)
 
@@ -159,7 +159,7 @@ def moved(outcome: Outcome, settings: Settings, place: tuple[int, ...], report: 
 def preview(task: Task, part: Images, report: Report) -> tuple[Solution, FloatImage]:
     """Return the model and the result on a part of the images.
 
-    Patches of the foreground are learnt from this part only.
+    The fit takes patches of the foreground from this part only.
     """
     solution = task.solution(report, part)
     return solution, solution.apply(part, report, "Previewing")
@@ -174,8 +174,8 @@ def _applied(task: Task, solution: Solution, report: Report) -> Outcome:
             divmod(i, lengths[0]) for i, lengths in zip(task.place, denoised.chunks, strict=False)
         ]
         index = (*(number for number, _ in within), 0, 0)
-        # dask loads its schedulers at their first use, so use them here rather than in the window's
-        # thread.
+        # dask loads its schedulers when it first computes an array. The next line makes it load
+        # them in this thread, because loading them in the window's thread would delay the window.
         original = np.asarray(as_dask(images.data, denoised.chunks).blocks[index])
         some = on_view(solution, images.name, original, report)
         ready = {(denoised.name, *index): some}
@@ -199,7 +199,7 @@ def as_lazy(solution: Solution, images: Images, report: Report = no_report) -> A
     Chunks are small because the window computes whole chunks of the images that it shows. `report`
     is called while a chunk is computed.
     """
-    da: Any = import_module("dask.array")  # has no type hints
+    da: Any = import_module("dask.array")  # dask has no type hints
     chunks = chunks_of(images.shape, _CHUNK if isinstance(solution.samples, Frames) else 1)
     source = as_dask(images.data, chunks)
     meta, name = np.empty((0,) * source.ndim, np.float32), f"denoised-{uuid4().hex}"
@@ -218,7 +218,10 @@ def on_view(solution: Solution, name: str, block: NDArray[Any], report: Report) 
 
 
 def taken(original: Any, denoised: Any, *, is_density: bool = False) -> Any:
-    """Return the removed part of an image; for an optical density, the light without absorber."""
+    """Return the removed part of an image.
+
+    If `denoised` is an optical density, this is the light that would arrive without an absorber.
+    """
     original = original.astype(np.float32)
     return original * np.exp(denoised) if is_density else original - denoised
 
@@ -233,7 +236,7 @@ def removed(images: Images, denoised: Any, *, is_density: bool = False) -> Any:
 
 
 def display_range(planes: NDArray[np.floating]) -> tuple[float, float]:
-    """Return the intensities between which an image is shown: percentiles of some pixels."""
+    """Return the lowest and highest intensity of the display, from percentiles of some pixels."""
     finite = planes[np.isfinite(planes)]
     if not finite.size:
         return 0.0, 1.0
@@ -248,10 +251,11 @@ class Checked:
     Parameters
     ----------
     remarks : tuple of (str, {"doubtful", "instead"})
-        Reasons to doubt the result: those of the model, and the core's verdicts.
+        Reasons to doubt the result: the remarks of the model and the verdicts of `contrast_core`.
     curve : dict of list of float
-        Values of "suppression" from 0 to 1, and at each of them the share of the variance of
-        "signal" and of "background" that is kept. It is empty if no curve is drawn.
+        Three lists of equal length, or none if no curve is drawn. "suppression" holds positions of
+        the slider from 0 to 1. "signal" and "background" hold the share of their variance that is
+        kept at each position.
     scores : ndarray of shape (n, 2), optional
         The first two scores of at most 5,000 frames.
     places : list of tuple of int

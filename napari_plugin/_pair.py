@@ -1,4 +1,4 @@
-"""Images and the place of their background, with checks that need no pixels."""
+"""Images, the place of their background in them, and checks that read no pixels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from napari_plugin._settings import (
 
 _FEWEST_WINDOWS = 64
 _MOST_READ = 2**24  # largest number of background pixels that are read
-_FAR = 8.0  # a tile differs if it is further from the median than this many median deviations
+_FAR = 8.0  # least distance of a differing tile from the median, in median absolute deviations
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Images:
         return math.prod(self.shape[:-2])
 
     def frames(self, mask: BoolArray | None, most: int, report: Report) -> tuple[Any, int | None]:
-        """Read evenly spread frames, about `most` values in all but at least eight frames.
+        """Read frames at even intervals: about `most` values in total, and at least eight frames.
 
         Returns
         -------
@@ -72,14 +72,14 @@ class Images:
         n, n_read = rows.shape[0], max(8, most // rows.shape[1])
         if n > n_read:
             rows = rows.take(np.linspace(0, n - 1, n_read).round().astype(int))
-            rows = rows.replace(elements=1)  # longer blocks include the frames between them
+            rows = rows.replace(elements=1)  # longer blocks would also read the frames between
         frames = rows.replace(progress=progress_of(report)).load(dense=True)
         return frames.reshape(-1, *self.image_shape), n_read if n > n_read else None
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Images, with the images or the area in which the background is seen without signal.
+    """Images, and the images or the area that show their background without signal.
 
     Parameters
     ----------
@@ -121,14 +121,14 @@ class Pair:
             return self.behind.frames(mask, _MOST_READ, report)[0], None
         box = (..., *box_of(mask))
         part = sliceable(data)[box]
-        if mask.ndim < part.ndim:  # the core would take the first images of a long stack
+        if mask.ndim < part.ndim:  # else the core would use only the first images
             part = part[:: -(-math.prod(part.shape) // _MOST_READ)]
         return part, mask[box]
 
 
 @contextmanager
 def in_words(pair: Pair) -> Iterator[None]:
-    """Turn the refusals of `contrast_core` into errors that name the layers."""
+    """Convert errors of `contrast_core` to input errors that name the layers."""
     try:
         yield
     except InputError:
@@ -145,12 +145,14 @@ def in_words(pair: Pair) -> Iterator[None]:
 
 
 def check(pair: Pair, samples: Samples, settings: Settings) -> None:
-    """Check the choices without reading a pixel; `contrast_core` refuses whatever else is wrong.
+    """Check the choices without reading pixels.
+
+    `contrast_core` makes all other checks.
 
     Raises
     ------
     InputError
-        If the choices cannot work; the message says what to do instead.
+        If the choices cannot be used. The message says what to do instead.
     """
     images, mask = pair.foreground, pair.mask
     for each in (images, pair.behind):
@@ -235,7 +237,7 @@ def is_large_enough(box: tuple[slice, slice], side: int) -> bool:
 
 
 def holds_signal(box: NDArray[Any]) -> bool:
-    """Return whether one part of a box of background differs from the rest, as signal would.
+    """Return whether one part of the background box differs from the rest, as signal would.
 
     A background pattern covers the whole box, so that small tiles have similar means and standard
     deviations.
@@ -252,14 +254,18 @@ def holds_signal(box: NDArray[Any]) -> bool:
 
 
 def sliceable(data: Any) -> Any:
-    """Return a dask array in place of an array that may read its pixels when it is sliced."""
+    """Return a numpy array as it is, and any other array as a dask array.
+
+    Slicing other kinds of arrays may read their pixels. Slicing a dask array does not.
+    """
     return data if isinstance(data, np.ndarray) else as_dask(data)
 
 
 def chunks_of(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """Return the lengths of chunks of whole images, at most `most` pixels or one image each.
+    """Return the shape of chunks that consist of whole images.
 
-    Chunks follow each other in the order of the images.
+    A chunk holds one image or several with at most `most` pixels in total. The chunks follow each
+    other in the order of the images.
     """
     left, chunks = max(1, most // math.prod(shape[-2:])), list(shape[-2:])
     for n in reversed(shape[:-2]):
@@ -270,7 +276,7 @@ def chunks_of(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
 
 def as_dask(data: Any, chunks: tuple[int, ...] | None = None) -> Any:
     """Convert an array to a dask array with the given chunks or its own, without reading it."""
-    da: Any = import_module("dask.array")  # has no type hints
+    da: Any = import_module("dask.array")  # dask has no type hints
     if isinstance(data, da.Array):
         return data if chunks is None else data.rechunk(chunks)
     own = getattr(data, "chunks", None) or (*(1,) * (len(data.shape) - 2), *data.shape[-2:])

@@ -69,7 +69,7 @@ def row(*widgets: Widget, label: str = "") -> Container[Widget]:
 
 
 def make_accessible(container: Any) -> None:
-    """Give every widget a name for screen readers, and let boxes be narrower than their texts."""
+    """Name every widget for screen readers, and let combo boxes be narrower than their texts."""
     for widget in container:
         if isinstance(widget, Container):
             make_accessible(widget)

@@ -1,4 +1,4 @@
-"""Layers of the results in the viewer: add them on demand, update them, and show or hide them."""
+"""Add layers of results to the viewer when they are needed, update them, and hide them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import napari
 
 KINDS = ("Original", "Denoised", "Removed", "Weights")
-_HALF = 480  # half of the largest side of a preview in pixels, which takes a few seconds
+_HALF = 480  # half of the longest side of a preview, in pixels; it takes a few seconds
 
 
 @dataclass(eq=False)
@@ -183,7 +183,7 @@ class Results:
         self._viewer.dims.set_point(0, number)
 
     def go_to(self, place: tuple[int, ...]) -> None:
-        """Move napari's sliders to the image of the result with this index."""
+        """Move napari's sliders to the denoised image with this index."""
         if self.current is not None:
             layer, dims = self.current.layers["denoised"], self._viewer.dims
             world = layer.data_to_world((*place, 0, 0))[:-2]

@@ -68,7 +68,7 @@ class Reuse(Section):
         self.load.enabled = self.folder.enabled = not busy
 
     def saved(self, shape: tuple[int, ...]) -> Solution | None:
-        """Return the loaded model for images of this shape, or None without a loaded model."""
+        """Return the loaded model for images of this shape, or None if no model is loaded."""
         return None if self.path is None else load_model(self.path, shape)
 
     def _on_export(self) -> None:

@@ -93,8 +93,8 @@ class Runner(QObject):
                 shown, due = doing, now + _EVERY
                 self._reported.emit(job, done, max(total, 1), doing)
 
-        # BLAS threads spin while they wait for a core that the window is drawing on. With
-        # BLAS threads on all cores, a fit that needs a fraction of a second took a minute.
+        # If BLAS uses all cores while the window draws on one of them, its threads spin until that
+        # core is free. A fit that needs a fraction of a second then took a minute.
         n_threads = max(1, (os.cpu_count() or 1) // 2)
         result, failure = None, None
         try:

@@ -1,4 +1,4 @@
-"""Sample data in the menu *File > Open Sample > contrast-suite*, which also open the dock."""
+"""Sample data of the menu *File > Open Sample > contrast-suite*. Each entry opens the dock too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-_N_FRAMES = 2000  # at a few hundred frames, the covariance of 784 pixels is too rough to denoise
+_N_FRAMES = 2000  # a few hundred frames estimate the covariance of 784 pixels too roughly
 WIDGET = "Contrastive denoising"
 
 LayerTuple = tuple[Any, dict[str, Any], str]

@@ -26,8 +26,8 @@ ENDING = ".contrast"
 def save_model(solution: Solution, path: Path) -> tuple[Path, bool]:
     """Write a model to a file; return the file's path, and whether its slider will work.
 
-    The slider of a loaded model works if the moments were written too. The path gets the ending of
-    models if it lacks it.
+    The slider of a loaded model works if the file also holds the moments. The ending ".contrast" is
+    appended to the path if it is missing.
     """
     if not path.name.endswith(ENDING):
         path = path.with_name(path.name + ENDING)
@@ -47,7 +47,7 @@ def save_model(solution: Solution, path: Path) -> tuple[Path, bool]:
 
 
 def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
-    """Read a model for images of a shape.
+    """Read a model, and check that it can be applied to images of this shape.
 
     Raises
     ------
@@ -91,9 +91,9 @@ def apply_to_folder(
         The model's file, the folder of images, and the folder for the results.
     report : callable, optional
     ending : str, default=".ome.tif"
-        Ending of the results, which replaces that of the images. If the names of images differ only
-        in their endings, the ending is added instead: h.tif and h.tiff become h.tif.ome.tif and
-        h.tiff.ome.tif.
+        Ending of the names of the results. It replaces the ending of each image's name. If two
+        names differ only in their endings, it is appended to both: h.tif and h.tiff become
+        h.tif.ome.tif and h.tiff.ome.tif.
 
     Raises
     ------

@@ -56,7 +56,7 @@ def no_report(done: int, total: int, doing: str) -> None:
 
 
 def progress_of(report: Report, doing: str = "") -> Callable[..., Iterator[Any]]:
-    """Return a callable for the argument `progress` of `contrast_core`, which calls `report`."""
+    """Return a function for the argument `progress` of `contrast_core` that calls `report`."""
 
     def progress(items: Iterable[Any], total: int | None = None, desc: str = "") -> Iterator[Any]:
         for done, item in enumerate(items):
@@ -104,8 +104,9 @@ class Settings:
 def strength(automatic: float, suppression: float, *, largest: float = math.inf) -> float:
     """Return the contrast strength at a position of the slider.
 
-    The strength is the automatic strength times the odds of the suppression s, s / (1 - s). If the
-    strength a cannot exceed `largest`, the odds multiply a / (largest - a) instead of a.
+    The odds of the suppression s are s / (1 - s). Without a bound, the strength is the automatic
+    strength times these odds. If the strength a must stay below `largest`, the odds multiply
+    a / (largest - a) instead of a.
 
     Examples
     --------

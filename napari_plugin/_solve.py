@@ -55,10 +55,13 @@ CLASSES: dict[str, tuple[type, str, Any]] = {
 
 _MOST_VALUES = 2**24  # largest number of values of the foreground frames held in memory
 _MOST_BEHIND = 2**26  # largest number of values of the background frames held in memory
-_MOST_PRODUCTS = 2e10  # largest pixels * frames**2 for large frames, which takes half a second
+# Largest value of pixels * frames**2 for large frames. A fit of this size takes half a second.
+_MOST_PRODUCTS = 2e10
 _CORNER = 64  # longest side of a window, in pixels
-_MUCH_BACKGROUND = 0.25  # share of the variance; contrastive PCA keeps .00 on the sample data
-_POLL = 0.02  # seconds between two looks at the other process
+# A model is remarked on if it keeps more than this share of the background's variance.
+# Contrastive PCA keeps .00 of it on the sample data.
+_MUCH_BACKGROUND = 0.25
+_POLL = 0.02  # seconds between two checks of the other process
 
 
 class Judgement:
@@ -99,7 +102,7 @@ class Solution:
     automatic : float, optional
         Automatic strength of a projection.
     brightness : float, default=0
-        Constant that the automatic method adds to the signal, so that images stay as bright.
+        Constant that the automatic method adds to the signal to preserve the images' brightness.
     n_used : int, optional
         Number of frames that the model was fitted to; None if all were used.
     judgement : Judgement
@@ -116,7 +119,7 @@ class Solution:
 
     @property
     def is_live(self) -> bool:
-        """Whether the slider can change it, which needs a projection that has its moments."""
+        """Whether the slider can change the result, as it can for a projection with moments."""
         return (
             self.settings.method in WITH_SLIDER
             and self.automatic is not None
@@ -240,12 +243,12 @@ def fit(
     report : callable
         Function that is called between blocks. It stops the fit by raising `Cancelled`.
     part : Images, optional
-        Part of the images to which a preview fits patches of the foreground.
+        Part of the images that a preview shows. Patches of the foreground come from it alone.
 
     Raises
     ------
     InputError
-        If the choices cannot work, pixels are missing, or the background does not vary.
+        If the choices cannot be used, pixels are missing, or the background does not vary.
     """
     check(pair, samples, settings)
     make = _automatic if settings.method == "automatic" else _projection
@@ -358,7 +361,7 @@ def compute(report: Report, n_features: int, function: Callable[..., Any], *argu
         return function(*arguments)
     report(0, 0, "Solving")
     # Unlike multiprocessing, loky does not run the user's main script again in the new process.
-    loky: Any = import_module("joblib.externals.loky")  # has no type hints
+    loky: Any = import_module("joblib.externals.loky")  # loky has no type hints
     threads = str(max(1, (os.cpu_count() or 1) // 2))  # the other cores are left to the window
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     pool = loky.ProcessPoolExecutor(1, env=dict.fromkeys(names, threads))

@@ -31,7 +31,7 @@ _WIDTH, _BAR = 330, 20
 
 
 class ContrastiveDenoising(Container[Widget]):
-    """Dock that removes from images the patterns that are also seen where there is no signal.
+    """Dock that removes the patterns of a background from images.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ class ContrastiveDenoising(Container[Widget]):
         self._runner.start(job)
 
     def _on_progress(self, done: int, total: int, doing: str) -> None:
-        if not self.cancel.enabled:  # a result that is shown already is checked or moved
+        if not self.cancel.enabled:  # the job checks or updates a result that is shown
             return
         bar = self.progress.native
         bar.setUpdatesEnabled(False)  # otherwise the whole window, with its canvas, is repainted
