@@ -1,4 +1,4 @@
-"""Data read once, into counts, means and second moments."""
+"""Counts, means and second moments of data, from which the linear methods are fitted."""
 
 from contrast_core.moments._feature_moments import FeatureMoments, split_feature_moments
 from contrast_core.moments._moments import ALONE, Form, Moments, Threads, is_moments

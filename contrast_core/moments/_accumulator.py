@@ -2,9 +2,9 @@
 
 Problem: compute mean and covariance of more rows than fit into memory, in one pass and without loss
 of accuracy if the mean is far from zero. Each block of rows is centred by its own mean before its
-products are taken, and blocks are merged by the update of Chan, Golub and LeVeque (American
+products are taken. Blocks are merged by the update of Chan, Golub and LeVeque (American
 Statistician 37:242, 1983), which adds the contribution of the difference of two means. The error of
-a covariance is a few rounding errors of its largest entry, in whatever order blocks arrive.
+a covariance is a few rounding errors of its largest entry, whatever the order of the blocks is.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from contrast_core.rows import ELEMENTS, Rows, labelled_blocks
 Precision: TypeAlias = Literal["double", "single"]
 
 _SINGLE_ROWS = 4096  # number of rows whose products are added up in float32
-_LEAST_ROWS = 256  # in a block; fewer rows cost more to merge than to multiply
+_LEAST_ROWS = 256  # smallest block: merging a smaller one costs more than multiplying it
 _MAX_FEATURES_PER_WORKER = 4096  # with more features, BLAS runs each product well in parallel
 
 
 def check_precision(precision: object) -> np.dtype[Any]:
-    """Return the type of the products of rows; ValueError if the precision is unknown."""
+    """Return the type of the products of rows; raise ValueError if the precision is unknown."""
     word = check_choice(precision, "precision", ("double", "single"))
     return np.dtype(np.float64 if word == "double" else np.float32)
 
@@ -49,7 +49,9 @@ def overflow(name: str, dtype: object) -> ValueError:
 
 
 class Summary(NamedTuple):
-    """Summary of rows in groups with their own means; rows without groups form one group.
+    """Weights and means of groups of rows, and the covariance within groups.
+
+    Rows without groups form one group.
 
     weights : ndarray of shape (G,)
         Total weight of each group; its number of rows if rows have no weights.
@@ -65,7 +67,7 @@ class Summary(NamedTuple):
 
     @property
     def n_samples(self) -> Any:
-        """Total weight."""
+        """Number of rows, or their total weight."""
         return self.weights.sum().item()
 
     @property
@@ -109,14 +111,15 @@ def not_empty(summary: Summary | None, name: str) -> Summary:
 class Accumulator:
     """Count, mean and covariance of rows that arrive in blocks of any size.
 
-    Rows are gathered into blocks that suit BLAS, and each block is summarised about its own means.
-    Summaries are merged in float64; "single" takes the products within a block in float32. Sparse
-    rows are multiplied by `sparse_within` if that is less work.
+    Rows are gathered into blocks that are large enough for BLAS, and each block is summarised about
+    its own means. Summaries are merged in float64. With the precision "single", the products within
+    a block are computed in float32. Sparse rows are multiplied by `sparse_within` if that is less
+    work.
 
     Parameters
     ----------
     name : str, default="X"
-        What errors call the rows.
+        Name of the rows in error messages.
     precision : {"double", "single"}, default="double"
         Arithmetic of the products of dense rows.
     elements : int
@@ -151,14 +154,14 @@ class Accumulator:
         self._total: Summary | None = None
 
     def consume(self, rows: Rows) -> None:
-        """Add all of these rows; ValueError on NaN or infinity."""
+        """Add all of these rows; raise ValueError on NaN or infinity."""
         for block in labelled_blocks(rows):
             self.add(*block)
 
     def add(self, chunk: Any, weights: Any = None, codes: Any = None) -> None:
-        """Add rows, dense or CSR, of any real dtype; they may be overwritten afterwards.
+        """Add dense or CSR rows of any real dtype; they may be overwritten afterwards.
 
-        `weights` and `codes` are the weight and the group number of each row.
+        `weights` and `codes` hold the weight and the group number of each row.
         """
         n_rows, n_features = chunk.shape
         if not n_rows:
@@ -205,7 +208,7 @@ class Accumulator:
                 step = max(_least_rows(n_features), self._elements // n_features)
             else:
                 summarise = partial(_sparse_summary, filled=filled)
-        elif self._dtype == np.float32:  # rounding grows with what is added up in float32
+        elif self._dtype == np.float32:  # few rows per sum, because rounding errors add up
             step = max(_SINGLE_ROWS, n_features // 4)
         for start in range(0, rows.shape[0], step):
             some = slice(start, start + step)
@@ -230,13 +233,13 @@ class Accumulator:
             self._merge(self._pending.popleft().result())
 
     def _merge(self, part: Summary) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):  # refused in `result`
+        with np.errstate(over="ignore", invalid="ignore"):  # `result` raises an error for them
             total = self._total
             self._total = part if total is None else total.merge(part, in_place=True)
 
 
 def _least_rows(n_features: int) -> int:
-    """Return the smallest number of rows for which multiplying costs more than merging."""
+    """Return the number of rows of a block from which multiplying costs more than merging."""
     return max(_LEAST_ROWS, n_features // 4)
 
 
@@ -248,12 +251,12 @@ def _dense_summary(
     Only the upper triangle of the covariance is filled.
     """
     rows = rows.toarray() if issparse(rows) else rows
-    with np.errstate(over="ignore", invalid="ignore"):  # refused in `Accumulator.result`
+    with np.errstate(over="ignore", invalid="ignore"):  # `Accumulator.result` raises an error
         total, sums = group_sums(rows, weights, codes, n_groups)
         n, each = total.sum(), np.maximum(total, np.finfo(np.float64).tiny)[:, None]
         means = sums / each
         centred = rows if rows.dtype == dtype else np.empty(rows.shape, dtype)
-        for some in in_cache(rows):  # subtracted in float64 and rounded afterwards
+        for some in in_cache(rows):  # the difference is taken in float64 and then rounded
             by = means[0] if codes is None else means[codes[some]]
             np.subtract(rows[some], by, out=centred[some], casting="same_kind")
         # Rounding leaves a small mean in the centred rows. Without this correction, a constant
@@ -273,5 +276,5 @@ def _dense_summary(
 def _sparse_summary(
     rows: Any, weights: Any, codes: Any, n_groups: int, *, filled: BoolArray
 ) -> Summary:
-    with np.errstate(over="ignore", invalid="ignore"):  # refused in `Accumulator.result`
+    with np.errstate(over="ignore", invalid="ignore"):  # `Accumulator.result` raises an error
         return Summary(*sparse_within(rows, filled, weights, codes, n_groups))

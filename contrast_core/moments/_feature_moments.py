@@ -25,7 +25,7 @@ class FeatureMoments(NamedTuple):
     """Mean and variance of each feature, in double precision.
 
     `squares` holds the sums of squared differences from the mean. `mean` and `squares` have shape
-    (n_features,), and are NaN or infinite for features with such values.
+    (n_features,). They are NaN or infinite for a feature that holds NaN or infinity.
     """
 
     n_samples: float
@@ -44,18 +44,18 @@ class FeatureMoments(NamedTuple):
 
     @classmethod
     def from_data(cls, X: MatrixLike | Rows, *, check: bool = False) -> FeatureMoments:
-        """Return the moments of data of any kind; with `check`, raise ValueError on NaN.
+        """Return the moments of data of any kind, which are read in blocks.
 
-        The data are read in blocks, so no second array of their size is needed.
+        If `check` is true, NaN and infinity raise ValueError.
         """
         blocks = rows_of(X, min_rows=1).blocks(check=check)
         return reduce(FeatureMoments.merge, map(cls.at_once, blocks))
 
     @classmethod
     def at_once(cls, rows: Any, weights: FloatArray | None = None) -> FeatureMoments:
-        """Compute moments of few rows, dense or sparse without duplicate entries, in one block.
+        """Return the moments of one block of rows, dense or sparse without duplicate entries.
 
-        With weights, which are for sparse rows only, `n_samples` is their sum.
+        Only sparse rows may have weights; `n_samples` is then the sum of the weights.
         """
         n, n_features = rows.shape
         with np.errstate(invalid="ignore", over="ignore"):
@@ -68,7 +68,7 @@ class FeatureMoments(NamedTuple):
             n = n if weights is None else weights.sum()
 
             def total(values: FloatArray | None) -> FloatArray:
-                # rows.sum() would be inexact: SciPy sums float32 values in float32.
+                # `rows.sum()` would be inexact, because SciPy adds up float32 values in float32.
                 weighted = each if values is None else values if each is None else values * each
                 return np.asarray(np.bincount(columns, weighted, n_features), np.float64)
 
@@ -94,10 +94,10 @@ class FeatureMoments(NamedTuple):
 def split_feature_moments(
     whole: Rows, sets: Sequence[NDArray[np.bool_]]
 ) -> list[FeatureMoments | None]:
-    """Return moments of each feature over disjoint sets of rows, from one pass over all rows.
+    """Return the moments of each feature over disjoint sets of rows, from one pass over all rows.
 
-    The pass is by features where that is cheaper. Values that are not finite make moments that are
-    not finite. A set without rows has None.
+    The data are read by rows or by columns, whichever is cheaper. The moments of a feature with NaN
+    or infinity are not finite. The result for a set without rows is None.
     """
     if whole.reads_rows:
         return reduce_rows([whole.take(mask) for mask in sets], _FeatureSum, check=False)
@@ -125,6 +125,6 @@ class _FeatureSum:
 
 
 def _side_by_side(blocks: Sequence[FeatureMoments]) -> FeatureMoments:
-    """Return the moments of all features from those of blocks of features."""
+    """Join the moments of blocks of features into the moments of all features."""
     means, squares = ([getattr(each, name) for each in blocks] for name in ("mean", "squares"))
     return FeatureMoments(blocks[0].n_samples, np.concatenate(means), np.concatenate(squares))

@@ -59,8 +59,8 @@ def check_means(means: ArrayLike, name: str) -> FloatArray:
 def check_covariance(covariance: ArrayLike, name: str, n_features: int) -> FloatArray:
     """Return the covariance; raise ValueError unless it is finite, symmetric and semidefinite.
 
-    If an entry is not finite or differs from the transposed entry, then the products of the matrix
-    and of its transpose with a random vector differ.
+    The matrix and its transpose are multiplied with a random vector. If an entry is not finite or
+    differs from the transposed entry, the difference of the two products is not finite or not zero.
     """
     matrix = real_array(covariance, name)
     if matrix.shape != (n_features, n_features):

@@ -7,9 +7,9 @@ covariance, the covariance of all rows is the sum of a part within and a part be
                  B = sum_g n_g/n (m_g - m) (m_g - m)^T.
 
 W is computed from rows that are centred by the mean of their group, so it loses no digits if groups
-lie far apart. With divisor n and G groups, its expectation is (1 - G/n) times the covariance within
-groups. With weights w_i, and w_g their sum in group g, the factor is
-1 - 1/n sum_g sum_{i in g} w_i^2 / w_g.
+lie far apart. Because W is divided by n, its expectation for G groups is (1 - G/n) times the
+covariance within groups. If the rows have weights w_i, and w_g is the sum of the weights in group
+g, then this factor is 1 - 1/n sum_g sum_{i in g} w_i^2 / w_g.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from contrast_core.moments._given import check_means
 
 
 def check_groups(groups: Any, weights: Any, means: Any) -> tuple[NDArray[Any], Any, FloatArray]:
-    """Return labels, weights and means of groups, sorted by label; raise an error if invalid."""
+    """Check labels, weights and means of groups, and return them sorted by label."""
     means = check_means(means, "group_means")
     labels = check_labels(groups, len(means), "groups")
     if len(np.unique(labels)) < len(labels):

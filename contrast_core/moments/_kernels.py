@@ -1,13 +1,14 @@
 """Products of all pairs of columns of sparse rows, by a compiled loop or by SciPy.
 
 Problem: SciPy's product of two sparse matrices stores every intermediate result, and cannot treat
-well-filled columns as dense in the same pass. A loop over the entries avoids both, and SciPy takes
-up to 2.3 times as long. The loop is compiled if numba is installed and there are so many entries
-that the time to start numba pays off.
+well-filled columns as dense in the same pass. A compiled loop over the entries avoids both, and
+SciPy takes up to 2.3 times as long. The loop is used if numba is installed and there are so many
+entries that the time to start numba pays off. Otherwise SciPy computes the same products.
 
 The loop is plain Python that numba can compile. Indices are unsigned integers, because numba
-checks whether a signed index is negative at every entry. SciPy's products of sparse rows with a few
-dense columns, and of sparse rows with each other, are about as fast as compiled loops.
+would check at every entry whether a signed index is negative. Other products are left to SciPy,
+which is about as fast as compiled loops for products of sparse rows with a few dense columns and
+for products of sparse rows with each other.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from contrast_core.linalg import add_products
 from contrast_core.rows import ELEMENTS
 
 _WORTH_COMPILING = 2**16  # entries from which compiled code is faster, if numba is loaded already
-_WORTH_STARTING = 2**22  # the same, counting the second that numba takes to start
+_WORTH_STARTING = 2**22  # the same if numba has to be loaded first, which takes a second
 _BLOCK = 2048  # rows of a block; its dense columns and entries stay in the processor's cache
 _MOST_FEATURES = 2**16  # largest number of features that 16-bit indices can address
 
 
 def compiled_pays(n_entries: int) -> bool:
-    """Return whether compiled code is faster."""
+    """Return whether compiled code is available and faster for this number of entries."""
     least = _WORTH_COMPILING if "numba" in sys.modules else _WORTH_STARTING
     return n_entries >= least and _numba() is not None
 

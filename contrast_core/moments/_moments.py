@@ -1,13 +1,14 @@
-"""The interface of second moments, whatever their form.
+"""The interface that second moments of all forms have in common.
 
-Every linear method here depends on the data through a mean and a covariance only. The covariance
-can be held in three forms, between which the plan (`contrast_core.solve`) chooses by their cost:
+Problem: every linear method here depends on the data only through a mean and a covariance, but a
+matrix of features x features is not always the cheapest form of a covariance. There are three
+forms, and the plan (`contrast_core.solve`) chooses among them by their cost.
 
-- "dense": a matrix of features x features, for no more features than rows;
-- "span": a matrix in an orthonormal basis of the rows' span, for more features than rows. It has as
-  many rows as the data, and the same nonzero eigenvalues;
-- "products": the rows themselves. The covariance is never formed, only multiplied with a few
-  columns, which is all that an iteration for leading eigenvectors needs.
+- "dense": a matrix of features x features. It is used if there are no more features than rows.
+- "span": a matrix in an orthonormal basis of the rows' span. It is used if there are more features
+  than rows. Its size is at most the number of rows, and its nonzero eigenvalues are the same.
+- "products": the rows themselves. The covariance is never formed, but only multiplied with a few
+  columns. An iteration for leading eigenvectors needs no more.
 
 A solver works in the coordinates of the moments and maps its result back by `Moments.lift`.
 """
@@ -48,7 +49,7 @@ class Moments(abc.ABC):
     groups, group_means : ndarray of shape (G,) and (G, n_features), or None
         Labels and means of the groups of rows, if rows belong to groups.
     parts : tuple of moments
-        The moments that were summed, if these are a weighted sum; empty for a single dataset.
+        If these moments are a weighted sum, the moments that were summed; otherwise empty.
     """
 
     form: ClassVar[Form]
@@ -90,7 +91,7 @@ class Moments(abc.ABC):
 
     @property
     def centres(self) -> tuple[NDArray[Any], FloatArray] | None:
-        """Labels and means of groups, if the covariance is taken about their means, else None."""
+        """Labels and means of the groups about whose means the covariance is taken, or None."""
         if self.groups is None or self.group_means is None:
             return None
         return self.groups, self.group_means
@@ -100,7 +101,7 @@ class Moments(abc.ABC):
         raise TypeError(f"{type(self).__name__} gives products only, no matrix.")
 
     def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
-        """Multiply the covariance with columns (size, b)."""
+        """Return the product of the covariance with columns (size, b)."""
         return np.asarray(self.matrix() @ columns)
 
     def along(self, components: FloatArray) -> FloatArray:
@@ -120,7 +121,7 @@ class Moments(abc.ABC):
         raise TypeError(f"the coordinates of {type(self).__name__} are the features.")
 
     def shares_coordinates(self, other: Moments) -> bool:
-        """Return whether components of these moments are components of the others."""
+        """Return whether both moments use the same coordinates."""
         return self.form == other.form and self.size == other.size
 
 

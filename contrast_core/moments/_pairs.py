@@ -5,13 +5,13 @@ the symmetric cross-moment S+ of the views and the covariance S of all rows are
 
     S+ = (C_XX+ + C_X+X) / 2 = C_U - C_D,      S = (C_X + C_X+) / 2 = C_U + C_D,
 
-because x = u + d and x+ = u - d (polarisation). So PCA+ is cPCA of U against D with alpha = 1, and
-PCA++ is cPCA* of U against D.
+because x = u + d and x+ = u - d (polarisation). Therefore PCA+ is cPCA with the foreground U, the
+background D and alpha = 1, and PCA++ is cPCA* with the same foreground and background.
 
 In the exchangeable form, both views are centred by their common mean, so that a shift between the
 views counts as disagreement. The second moment of D is then taken about zero. It equals C_D plus
 the covariance of the two points +delta/2 and -delta/2, where delta is the difference of the views'
-means. Only the literal form of the paper needs a third matrix, the covariance of the first view.
+means. The literal form of the paper instead needs a third matrix, the covariance of the first view.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ from contrast_core.rows import Rows, rows_of
 class PairMoments:
     r"""Moments of positive pairs: of their means, of their half differences, and of the first view.
 
-    They are all that PCA+ and PCA++ need in either form: read the pairs once, then fit with any
-    number of components and any truncation. Moments of parts of a dataset can be merged and
-    pickled.
+    PCA+ and PCA++ need only these moments. Read the pairs once, and then fit with any number of
+    components and any truncation. Moments of parts of a dataset can be merged and pickled.
 
     Parameters
     ----------
@@ -58,11 +57,11 @@ class PairMoments:
     Raises
     ------
     ValueError, TypeError
-        If their numbers of rows or their features differ.
+        If the numbers of rows or the features of these moments differ.
 
     See Also
     --------
-    contrast_core.PCAPlusPlus : The method that it serves.
+    contrast_core.PCAPlusPlus : The method that uses these moments.
 
     Examples
     --------
@@ -83,9 +82,9 @@ class PairMoments:
     average: Moments
     difference: Moments
     first: Moments | None = None
-    # Moments of the points +delta/2 and -delta/2; computed from `difference` where possible.
+    # Moments of the points +delta/2 and -delta/2; if None, they are computed from `difference`.
     _shift: Moments | None = field(default=None, repr=False)
-    # Covariance S of all rows, where a product with it costs less than products with U and D.
+    # Moments with the covariance S, if a product with it costs less than products with U and D.
     _both: Moments | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -129,7 +128,7 @@ class PairMoments:
         feature_names: Sequence[str] | None = None,
         progress: Progress = False,
     ) -> PairMoments:
-        """Return the moments of two matrices, in memory or not, with covariances of the features.
+        """Return the moments of two matrices, in memory or not, as matrices of the features.
 
         Parameters
         ----------
@@ -143,10 +142,10 @@ class PairMoments:
             A weight for each pair, not negative; `n_pairs` is then the sum of the weights. A pair
             with a whole number as its weight counts as that many pairs.
         feature_names : sequence of str, optional
-            Names of the features; those of a DataFrame are taken by default.
+            Names of the features; by default the column names, if the views are DataFrames.
         progress : bool or callable, default=False
-            Whether to show tqdm's progress bar of the blocks that are read, or a function that is
-            called as tqdm is.
+            Whether to show tqdm's progress bar of the blocks that are read. A function is called in
+            the place of tqdm.
 
         Returns
         -------
@@ -195,7 +194,7 @@ class PairMoments:
     def merge(self, other: PairMoments) -> PairMoments:
         """Return the moments of the two sets of pairs together; neither operand changes.
 
-        Raises ValueError if the features differ, TypeError if the other is not `PairMoments`.
+        Raises ValueError if the features differ, and TypeError if `other` is not `PairMoments`.
         """
         names_of_both(self, other, "take PairMoments.from_data of both views first")
         parts: Any = [
@@ -211,9 +210,9 @@ class PairMoments:
         )
 
     def disagreement(self, *, exchangeable: bool = True) -> Moments:
-        """Return the second moments of the half differences, about zero or about the mean.
+        """Return the second moments of the half differences.
 
-        They are taken about zero if `exchangeable`, and about the mean otherwise.
+        They are taken about zero if `exchangeable` is true, and about their mean otherwise.
         """
         if not exchangeable:
             return self.difference
@@ -232,8 +231,8 @@ class PairMoments:
         Parameters
         ----------
         exchangeable : bool, default=True
-            If True, take the rows of both views about their common mean, as above. If False, take
-            the covariance of X alone.
+            If True, the result is S as above, the covariance of the rows of both views about their
+            common mean. If False, it is the covariance of X alone.
 
         Returns
         -------
@@ -259,8 +258,8 @@ class PairMoments:
         Parameters
         ----------
         exchangeable : bool, default=True
-            If True, centre both views by their common mean, as above. If False, centre each view by
-            its own mean.
+            If True, both views are centred by their common mean, as above. If False, each view is
+            centred by its own mean.
         """
         other = self.disagreement(exchangeable=exchangeable)
         return np.asarray(self.average.matrix() - other.matrix())
@@ -268,9 +267,9 @@ class PairMoments:
     def cross_moment_along(
         self, directions: FloatArray, *, exchangeable: bool = True
     ) -> FloatArray:
-        """Return the cross-moment along directions, (s, s).
+        """Return ``V S+ V^T`` for s directions, which are the rows of V, (s, s).
 
-        The directions are rows in the coordinates of the moments.
+        The directions are given in the coordinates of the moments.
         """
         other = self.disagreement(exchangeable=exchangeable)
         cross = directions @ (self.average.apply(directions.T) - other.apply(directions.T))
@@ -278,9 +277,9 @@ class PairMoments:
 
 
 class PairRows(Rows):
-    """The means of pairs of rows of two datasets, or half their differences, made block by block.
+    """Means or half differences of the pairs of rows of two datasets, computed block by block.
 
-    `sign` is 1 for means and -1 for differences.
+    `sign` is 1 for means and -1 for half differences.
     """
 
     def __init__(self, x: Rows, p: Rows, sign: float, names: tuple[str, ...] | None) -> None:
@@ -311,15 +310,15 @@ class PairRows(Rows):
 
 
 def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = True) -> PairMoments:
-    """Return the moments of pairs that are in memory, in this form.
+    """Return the moments of pairs that are in memory, in the given form.
 
-    The moments serve the exchangeable form of the method or its literal form, but not both.
+    The moments can be used either for the exchangeable form of the method or for its literal form.
     """
     x, p, names = check_pairs(X, positive)
     if form == "dense":
         return _in_features([(x, p)], names, with_first=not exchangeable)
     pairs = [PairRows(x, p, sign, names) for sign in (1.0, -1.0)]
-    if x.is_sparse and p.is_sparse:  # joined once here, instead of at every product
+    if x.is_sparse and p.is_sparse:  # add the views once, not at every product
         options: Any = {"names": names, "elements": x.elements}
         pairs = [rows_of(rows.load(), "X", **options) for rows in pairs]  # type: ignore[misc]
     views = [FeatureMoments.from_data(rows, check=True) for rows in (x, p)]
@@ -343,7 +342,7 @@ def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = Tr
     in_span: Any = span_moments(pairs)
     if exchangeable:
         return PairMoments(in_span[0], in_span[1], None, in_span[2])
-    # x = u + d in any coordinates
+    # The relation x = u + d holds in any coordinates.
     space = in_span[0].space
     coordinates = space.factor.coordinates()
     first_view = coordinates[:n] + coordinates[n:]

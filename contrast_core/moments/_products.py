@@ -7,9 +7,9 @@ of the covariance C with a few columns V (Saad, Numerical Methods for Large Eige
 
     C V = 1/n (X - 1 m^T)^T ((X - 1 m^T) V).
 
-Dense rows are centred block by block. Sparse rows are not, because that would make them dense: the
-mean is subtracted from the scores and from the result instead. This loses digits only for a feature
-whose mean is larger than its standard deviation, which is rare in sparse data.
+Dense rows are centred block by block. Centring sparse rows would make them dense, so the mean is
+subtracted from their scores and from the result instead. This loses digits only for a feature whose
+mean is larger than its standard deviation, which is rare in sparse data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORTH_SHARING = 2**18  # entries that threads share; fewer are multiplied in a 
 
 
 class Term(NamedTuple):
-    """A weighted sum of squares of rows about a mean: ``weight * sum_i (x_i - m) (x_i - m)^T``.
+    """Weighted scatter of rows about a mean: ``weight * sum_i (x_i - m) (x_i - m)^T``.
 
     weight : float
         Factor of the sum, 1/n for the covariance of n rows.
@@ -70,13 +70,13 @@ class Term(NamedTuple):
         return product
 
     def _sparse_product(self, columns: FloatArray, pool: Executor | None, n: int) -> FloatArray:
-        """Return the product of `matrix`; n threads of the pool get equally many entries."""
+        """Return the product of this term with columns; n threads get equally many entries."""
         shares = np.linspace(0, self.matrix.nnz, max(n, 1) + 1)[1:-1]
         inner = np.searchsorted(self.matrix.indptr, shares).tolist()
         along_mean = self.mean @ columns
 
         def product_of(ends: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
-            """Return the product of some rows, not centred, and the sums of their scores."""
+            """Return the product of rows that are not centred, and the sums of their scores."""
             rows = row_view(self.matrix, *ends)
             scores = self.weight * (rows @ columns - along_mean)
             return rows.T @ scores, scores.sum(axis=0)
@@ -90,8 +90,8 @@ class Term(NamedTuple):
 class ProductMoments(Moments):
     """Mean and variances of a dataset, and its covariance as products with the rows.
 
-    Dense rows are not copied: do not change the data while the moments are in use. Unlike
-    `SecondMoments`, they are as large as the data and cannot be merged with others.
+    Dense rows are not copied, so do not change the data while the moments are in use. Unlike
+    `SecondMoments`, these moments are as large as the data and cannot be merged.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class ProductMoments(Moments):
     feature_names : tuple of str, optional
         Names of the features, if the data had names.
     parts : tuple of ProductMoments
-        The moments that were summed, if this is a weighted sum; otherwise empty.
+        If these moments are a weighted sum, the moments that were summed; otherwise empty.
     """
 
     n_samples: float
@@ -121,12 +121,12 @@ class ProductMoments(Moments):
 
     @property
     def shares_out(self) -> bool:
-        """Whether threads speed up products: all rows are sparse, in memory, and numerous."""
+        """Whether threads speed up products; they do for many sparse entries in memory."""
         sizes = [0 if term.matrix is None else term.matrix.nnz for term in self.terms]
         return all(sizes) and sum(sizes) >= _WORTH_SHARING
 
     def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
-        """Multiply the covariance with columns (D, b); the threads share the sparse rows."""
+        """Return the product of the covariance with columns (D, b); threads share sparse rows."""
         products = (term.apply(columns, threads) for term in self.terms)
         return sum(products, np.zeros(columns.shape))
 
@@ -134,7 +134,7 @@ class ProductMoments(Moments):
 def product_moments(
     datasets: Sequence[Rows], feature_names: tuple[str, ...] | None = None
 ) -> list[ProductMoments]:
-    """Return the moments of each dataset as products; raise ValueError on NaN or infinity."""
+    """Return `ProductMoments` of each dataset; raise ValueError on NaN or infinity."""
     moments = []
     for rows in datasets:
         n, mean, squares = FeatureMoments.from_data(rows, check=True)

@@ -2,9 +2,9 @@
 
 Problem: for n rows Z with many more features than rows, compute the Gram matrix Z Z^T of the
 centred rows, and products of Z with a few columns. A Gram matrix is a sum over features, so blocks
-of columns are centred exactly and multiplied one after another (as `numpy.cov` would do with the
-data in memory): a mean far from zero costs no accuracy, and sparse rows are never dense as a whole.
-Sparse features with few entries are multiplied entry by entry and centred afterwards. This costs no
+of columns are centred and multiplied one after another. Because each column is centred before it is
+multiplied, a mean far from zero costs no accuracy. Sparse rows are never dense as a whole. Sparse
+features with few entries are multiplied entry by entry and centred afterwards. This costs no
 accuracy, because the squared mean of such a feature is at most half of its mean square.
 """
 
@@ -25,7 +25,7 @@ from contrast_core.rows import Rows, check_finite
 
 _BLOCK_ELEMENTS = 2**20  # 8 MB of centred columns at a time
 _PASS_ELEMENTS = 2**25  # 256 MB, if each block needs a pass over the rows
-_LEAST_COLUMNS = 256  # fewer columns cost more to add up than to multiply
+_LEAST_COLUMNS = 256  # for fewer columns, adding the product costs more than the product
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class StackedRows:
         return np.split(stacked, self.ends[:-1])
 
     def spread(self, values: FloatArray) -> FloatArray:
-        """Multiply values of all rows, (number of rows, b), by the roots of the weights."""
+        """Multiply values, (number of rows, b), by the square roots of the rows' weights."""
         return values if self.weights is None else values * np.sqrt(self.weights)[:, None]
 
     def means_of(self, block: FloatArray) -> FloatArray:
@@ -100,13 +100,13 @@ class StackedRows:
         return sums / np.maximum(self.centre_weights, np.finfo(np.float64).tiny)[:, None]
 
     def centred(self, block: FloatArray, means: FloatArray) -> FloatArray:
-        """Return centred stacked rows, multiplied by the roots of their weights."""
+        """Return centred stacked rows, multiplied by the square roots of their weights."""
         return self.spread(block - means[self.codes])
 
     def combine(self, means: FloatArray, weights: FloatArray) -> FloatArray:
-        """Return weighted sums of the centred rows, (k, n_features).
+        """Return k linear combinations of the centred rows, (k, n_features).
 
-        The weights have the shape (number of rows, k).
+        Their coefficients `weights` have the shape (number of rows, k).
         """
         weights, start = self.spread(weights), 0
         combined = np.zeros((weights.shape[1], self.n_features))
@@ -159,7 +159,7 @@ def _dense_products(
     variances = np.empty((len(rows.parts), rows.n_features))
     gram = np.zeros((n_rows, n_rows), order="F") if gram is None else gram
     for columns in _column_blocks(rows):
-        # NaN and infinity in floating-point data are found by the means, which are not finite then.
+        # If floating-point data hold NaN or infinity, the means computed below are not finite.
         parts = [data.read_columns(columns, check=data.dtype.kind != "f") for data in rows.parts]
         block = np.concatenate(parts, dtype=np.float64)
         with np.errstate(invalid="ignore", over="ignore"):

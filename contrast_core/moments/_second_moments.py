@@ -1,9 +1,10 @@
 """Count, mean and covariance of a dataset, which are all that the linear methods need.
 
-The sums are taken over blocks of rows that are shifted by the mean of the first block, in float64,
-and merged pairwise (Chan, Golub and LeVeque, American Statistician 37:242, 1983). Therefore neither
-the order of the blocks nor a mean far from zero costs accuracy, and the moments of parts of a
-dataset can be merged into the moments of the whole.
+Problem: compute a covariance in one pass over data that may not fit into memory. Each block of rows
+is centred by its own mean, and the blocks are merged pairwise in float64 (`_accumulator`; Chan,
+Golub and LeVeque, American Statistician 37:242, 1983). Therefore neither the order of the blocks
+nor a mean far from zero costs accuracy, and the moments of parts of a dataset can be merged into
+the moments of the whole.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class SecondMoments(Moments):
 
     .. math:: C = \frac1n \sum_i (x_i - \bar x)(x_i - \bar x)^\top
 
-    These are sufficient statistics for the linear contrastive methods: read the data once, then
-    fit at any contrast and number of components. Moments of parts of a dataset merge into the
-    moments of the whole, and pickle.
+    These are sufficient statistics for the linear contrastive methods. Read the data once, and then
+    fit at any contrast and with any number of components. Moments can be pickled, and the moments
+    of parts of a dataset can be merged into the moments of the whole.
 
     Parameters
     ----------
@@ -69,8 +70,8 @@ class SecondMoments(Moments):
     groups, group_weights, group_means : ndarrays of shape (G,), (G,) and (G, n_features), optional
         Labels, numbers of rows (or total weights) and means of the groups of the rows.
     within_covariance : ndarray of shape (n_features, n_features), optional
-        The part of the covariance that is within groups. If groups are given without it,
-        `covariance` itself is that part: second moments about the groups' means.
+        The part of the covariance that is within groups. If groups are given without this
+        parameter, then `covariance` itself is taken about the groups' means.
     parts : tuple of SecondMoments, optional
         Moments of which these are a weighted sum.
 
@@ -125,7 +126,7 @@ class SecondMoments(Moments):
         feature_names: tuple[str, ...] | None = None,
         **more: Any,
     ) -> SecondMoments:
-        """Make moments from values that are known to be valid, without the constructor's checks."""
+        """Return moments of values that are known to be valid, without the constructor's checks."""
         moments = object.__new__(cls)
         vars(moments).update({field.name: field.default for field in fields(cls)})
         vars(moments).update(
@@ -195,15 +196,16 @@ class SecondMoments(Moments):
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor, of \
                 shape (n_samples, n_features)
-            Any real dtype; read in blocks of rows. Sparse input is never made dense as a whole. An
-            HDF5 dataset, a zarr array, the sparse dataset of a backed AnnData or a memory map is
-            read in blocks of whole storage chunks, with a few blocks in memory at a time. A dask
-            array is reduced by the active scheduler: threads, processes or a cluster. A dense
-            tensor is read on its own device or, if there are groups or weights, on the processor.
+            Data of any real dtype, which are read in blocks of rows. Sparse input is never made
+            dense as a whole. An HDF5 dataset, a zarr array, the sparse dataset of a backed AnnData
+            or a memory map is read in blocks of whole storage chunks, with a few blocks in memory
+            at a time. A dask array is reduced by the active scheduler: threads, processes or a
+            cluster. A dense tensor is read on its own device or, if there are groups or weights, on
+            the processor.
         groups : array-like of shape (n_samples,), optional
-            A label for each row, such as its donor. The moments are those of all rows, and their
-            attributes `within` and `between` are moments of the variation within groups and between
-            them. The two covariances add up to the covariance of all rows.
+            A label for each row, such as its donor. The result describes all rows. Its attributes
+            `within` and `between` are moments of the variation within groups and between groups,
+            and their covariances add up to the covariance of all rows.
         sample_weight : array-like of shape (n_samples,), optional
             A weight for each row, not negative. Mean and covariance are then weighted means, and
             `n_samples` is the sum of the weights. A row with a whole number as its weight counts as
@@ -211,22 +213,23 @@ class SecondMoments(Moments):
         feature_names : sequence of str, optional
             Names of the features; by default the column names, if X is a DataFrame.
         name : str, default="X"
-            What error messages call the data.
+            Name of the data in error messages.
         precision : {"double", "single"}, default="double"
-            "single" takes the products of each block of shifted rows in float32 and adds them up
-            in float64, about twice as fast. The error of the covariance is then
+            With "single", the products of each block of centred rows are computed in float32 and
+            added up in float64, which is about twice as fast. The error of the covariance is then
             1e-7 to 1e-6 of its largest entry, and the contrast multiplies the background's error by
-            alpha. In measurements, subspaces with a clear gap moved by 1e-8 at alpha up to 30 and
-            by 1e-6 at 1000, and subspaces with a small gap by up to 1e-3. This is good enough for a
-            modest alpha. Most products of sparse rows stay in double precision, because multiplying
-            the entries one by one is faster still.
+            alpha. In measurements, subspaces with a clear eigenvalue gap moved by 1e-8 at alpha up
+            to 30 and by 1e-6 at alpha 1000. Subspaces with a small gap moved by up to 1e-3. This is
+            good enough for a modest alpha. Most products of sparse rows are computed entry by entry
+            in double precision, because that is faster still.
         device : torch.device or str, optional
             Device on which torch computes the products; by default the one that holds the data.
             With ``device="cuda"``, the next blocks of rows are copied to the GPU while the ones
             before are multiplied. A device cannot be combined with dask arrays, groups or weights.
         progress : bool or callable, default=False
-            Whether to show tqdm's progress bar of the blocks read, or a function that is called as
-            tqdm is. It has no effect on dask arrays, which have a progress bar of their own.
+            Whether to show tqdm's progress bar of the blocks that are read. A function is called in
+            the place of tqdm. This has no effect on dask arrays, because dask has its own progress
+            bar.
 
         Returns
         -------
@@ -242,8 +245,8 @@ class SecondMoments(Moments):
 
         Notes
         -----
-        Reading can be interrupted and continued, because moments can be pickled and merged. Here
-        `dataset` is on disk, and `moments` are those of its first rows, from an earlier run ::
+        Reading can be interrupted and continued, because moments can be pickled and merged. In this
+        example, `dataset` is on disk, and `moments` were computed from its first rows earlier ::
 
             part = dataset[moments.n_samples : moments.n_samples + 1_000_000]
             moments = moments.merge(SecondMoments.from_data(part))
@@ -266,7 +269,7 @@ class SecondMoments(Moments):
         precision: Precision = "double",
         device: object = None,
     ) -> list[SecondMoments]:
-        """Return the moments of selections of rows; one dataset is read in one pass.
+        """Return the moments of several selections of rows, each dataset read in one pass.
 
         Parameters
         ----------
@@ -315,14 +318,14 @@ class SecondMoments(Moments):
         Parameters
         ----------
         chunks : iterable of array-like, sparse matrices or tensors of shape (any, n_features)
-            The blocks; each is read once, before the next is asked for, and may then be dropped or
-            overwritten.
+            Blocks of rows. Each block is read once before the next one is taken, and may then be
+            dropped or overwritten.
         feature_names : sequence of str, optional
-            Names of the features; those of the first DataFrame are taken by default.
+            Names of the features; by default those of the first DataFrame.
         name : str, default="X"
-            What error messages call the data.
+            Name of the data in error messages.
         precision, device, progress
-            As for `from_data`; tensors are read on the device of the first one by default.
+            As for `from_data`. Tensors are read on the device of the first tensor by default.
 
         Returns
         -------
@@ -417,9 +420,9 @@ def grouped_moments(
     group_weights : array-like of shape (G,)
         Number of rows of each group, or their total weight.
     group_means : array-like of shape (G, n_features)
-        Mean of each.
+        Mean of each group.
     within_covariance : array-like of shape (n_features, n_features)
-        W, divided by the total weight.
+        The matrix W, which is divided by the total weight.
     feature_names : sequence of str, optional
         Names of the features.
 
@@ -456,7 +459,7 @@ def grouped_moments(
 def _moments(
     sums: Summary, groups: NDArray[Any] | None, names: tuple[str, ...] | None
 ) -> SecondMoments:
-    """Make moments from a summary, without the groups that have no rows."""
+    """Return the moments that a summary describes, without the groups that have no rows."""
     make = SecondMoments._unchecked
     if groups is None:
         return make(sums.n_samples, sums.mean, sums.within, names)
@@ -473,9 +476,9 @@ def _moments(
 
 
 def _summaries(parts: Sequence[Rows], precision: Precision, device: object) -> list[Summary]:
-    """Summarise each of several disjoint selections of one dataset, in one pass over the dataset.
+    """Summarise several disjoint selections of one dataset, in one pass over the dataset.
 
-    The sums are computed where the data are, or on the given device.
+    The sums are computed on the device of the data or on the given device.
     """
     first = parts[0]
     if first.place == "device" and device is None and first.is_plain:

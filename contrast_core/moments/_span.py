@@ -1,12 +1,12 @@
 """Moments of datasets with more features than rows, in a basis of the span of their rows.
 
 Problem: with more features than rows, a covariance is larger than it needs to be. All eigenvectors
-with a nonzero eigenvalue are linear combinations of the centred rows Z. So if all datasets together
-have n rows and more features than that, the problem has only n dimensions. The pivoted Cholesky
-factor of the Gram matrix Z Z^T gives coordinates of the rows in an orthonormal basis of their span
-without forming that basis (the "kernel trick" for the linear kernel; Higham, Accuracy and Stability
-of Numerical Algorithms, 2nd ed., section 10.3, on pivoting and rank). Nothing is lost: results
-agree with those of the covariance to rounding.
+with a nonzero eigenvalue are linear combinations of the n centred rows Z of all datasets, so the
+eigenproblem has at most n dimensions. The pivoted Cholesky factor of the Gram matrix Z Z^T gives
+the coordinates of the rows in an orthonormal basis of their span. The basis itself is not formed
+(this is the "kernel trick" for the linear kernel; on pivoting and rank, see Higham, Accuracy and
+Stability of Numerical Algorithms, 2nd ed., section 10.3). Results agree with those of the
+covariance to rounding.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class RowSpace:
     r"""An orthonormal basis of the span of the centred rows Z of one dataset or more.
 
     Let :math:`Z_p Z_p^\top = L L^\top` be the pivoted Cholesky factorisation of the Gram matrix,
-    where p are the pivot rows, as many as the rank. Then the rows of :math:`L^{-1} Z_p` are
-    orthonormal. This basis is never formed: a vector in its coordinates is mapped to feature space
-    by a product with the rows.
+    where p are the pivot rows; their number is the rank. Then the rows of :math:`L^{-1} Z_p` are an
+    orthonormal basis. This basis is never formed. A vector in its coordinates is mapped to feature
+    space by a product with the rows.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class RowSpace:
     def lift(self, coordinates: FloatArray) -> FloatArray:
         """Map vectors (..., k, rank) to feature space, (..., k, n_features), in one pass.
 
-        The inner products among the k vectors of each set are kept.
+        The inner products among the k vectors of each set do not change.
         """
         k, rank = coordinates.shape[-2:]
         if not coordinates.size:
@@ -96,10 +96,10 @@ class RowSpace:
 class SpanMoments(Moments):
     """Mean, variances and covariance of a wide dataset, in a basis of the span of its rows.
 
-    They serve data with more features than rows, because the size of their covariance is the number
-    of rows instead of the number of features. The moments of a foreground and a background are made
-    together, because they share the basis. They refer to the rows without a copy, so the rows must
-    not be changed. Unlike `SecondMoments`, they cannot be merged and are as large as the data.
+    They are used if there are more features than rows, because the size of their covariance is at
+    most the number of rows. The moments of a foreground and a background share one basis, so both
+    are computed together. They refer to the rows without a copy, so the rows must not be changed.
+    Unlike `SecondMoments`, they cannot be merged and are as large as the data.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class SpanMoments(Moments):
 
     @property
     def size(self) -> int:
-        """Dimensions that the rows of all datasets of `space` span."""
+        """Dimension of the span of the centred rows of all datasets of `space`."""
         return self.space.factor.rank
 
     def matrix(self) -> FloatArray:
@@ -163,7 +163,7 @@ class SpanMoments(Moments):
         return self.space.coordinates_of(components)
 
     def complement(self, count: int) -> FloatArray:
-        """Return orthonormal directions of the features, (count, D), in which no row varies."""
+        """Return orthonormal directions in feature space, (count, D), along which no row varies."""
         return fix_signs(self.space.complement(count))
 
     def shares_coordinates(self, other: Moments) -> bool:
@@ -201,11 +201,11 @@ def span_moments(rows: Sequence[Rows]) -> tuple[SpanMoments, ...]:
 def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
     """Return the span of centred rows, from their Gram matrix.
 
-    The Gram matrix is summed over blocks of columns that are centred exactly. Therefore data far
-    from zero lose no accuracy, and sparse data are never dense as a whole. (While it is summed, CSR
-    data are also held in CSC form.) A direction counts as zero if its squared length is below
-    ``n eps / 2`` times that of the longest row. Sparse rows that are not in memory are loaded;
-    other rows are read in blocks.
+    The Gram matrix is summed over blocks of columns that are centred before they are multiplied.
+    Therefore a mean far from zero costs no accuracy, and sparse data are never dense as a whole.
+    (While it is summed, CSR data are also held in CSC form.) A direction counts as zero if its
+    squared length is below ``n eps / 2`` times that of the longest row. Tensors and sparse rows
+    that are not in memory are loaded; other rows are read in blocks.
 
     Parameters
     ----------
@@ -226,14 +226,17 @@ def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
     stacked = StackedRows.of(loaded)
     gram, means, variances = stacked.products()
     mirror_upper(gram)
-    # The rows about each mean sum to zero, so each mean reduces the rank by one.
+    # The (weighted) rows about each mean sum to zero, so each mean reduces the rank by one.
     largest = len(gram) - int(np.count_nonzero(stacked.centre_weights))
     factor = pivoted_cholesky(gram, largest_rank=largest, overwrite=True)
     return RowSpace(stacked, means, variances, factor)
 
 
 def _restore_products(lifted: FloatArray, wanted: FloatArray) -> None:
-    """Restore the inner products of `lifted` rows, (k, k), that rounding has changed, in place."""
+    """Change `lifted` in place so that the inner products of its rows are `wanted`, (k, k).
+
+    Rounding has changed these products slightly.
+    """
     lengths = np.sqrt(wanted.diagonal())
     products = wanted / np.outer(lengths, lengths)
     rounded = lifted @ lifted.T / np.outer(lengths, lengths)

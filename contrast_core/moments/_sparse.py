@@ -1,9 +1,9 @@
 """Products of sparse rows with each other, and sums of their columns.
 
-Problem: multiplying only the stored entries of sparse rows takes far fewer multiplications than
-multiplying dense rows, but each of them takes longer. Features are therefore treated as sparse or
-as dense by the share of rows in which they are stored: of the products of two features that are
-stored in shares a and b of the rows, a share ab is not zero. Features that are stored in most rows
+Problem: the product of sparse rows takes far fewer multiplications than the product of dense rows,
+but each multiplication takes longer. If two features are stored in shares a and b of the rows, a
+share of about ab of their products is not zero. Each feature is therefore treated as sparse or as
+dense, depending on the share of rows in which it is stored. Features that are stored in most rows
 are also centred before they are multiplied, because subtracting a large mean afterwards would cost
 digits.
 """
@@ -23,10 +23,10 @@ from contrast_core._validation import FloatArray
 BoolArray = NDArray[np.bool_]
 
 # Measured multiplications per nanosecond of one thread; only their ratios matter.
-_DENSE, _SPARSE = 65.0, 0.5  # both multiply only one triangle
-# Columns that are stored in a larger share of the rows are centred before they are multiplied. The
-# others need not be: the square of their mean is at most this share of their mean square, so that
-# subtracting it afterwards costs no digits.
+_DENSE, _SPARSE = 65.0, 0.5  # measured for products of which only one triangle is computed
+# Columns that are stored in a larger share of the rows are centred before they are multiplied. For
+# all other columns, the squared mean is at most this share of the mean square, so subtracting the
+# mean afterwards costs no digits.
 _FULLEST = 0.5
 _CACHED_ENTRIES = 2**16
 _PARTS_PER_THREAD = 16  # SciPy holds the product of a part twice
@@ -41,7 +41,10 @@ def counts_of(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], Float
 
 
 def well_filled(in_group: NDArray[Any], held: FloatArray) -> BoolArray:
-    """Return which columns must be centred first, (n_features,), from the result of `counts_of`."""
+    """Return a mask of the columns that must be centred before products, (n_features,).
+
+    The arguments are the result of `counts_of`.
+    """
     return np.asarray((held > _FULLEST * in_group[:, None]).any(axis=0))
 
 
@@ -54,7 +57,7 @@ def as_float64(rows: Any) -> Any:
 
 
 def column_sums(rows: Any, values: Any) -> FloatArray:
-    """Return the column sums of CSR rows with these values; without values, counts of entries."""
+    """Return the column sums of CSR rows with these values; if None, count the stored entries."""
     sums = np.zeros(rows.shape[1])
     for start in range(0, rows.nnz, _CACHED_ENTRIES):  # each part is converted in the cache
         part = slice(start, start + _CACHED_ENTRIES)
@@ -68,7 +71,7 @@ def group_sums(
 ) -> tuple[NDArray[Any], FloatArray]:
     """Return the total weight of each group, (G,), and the weighted sums of rows, (G, n_features).
 
-    Without weights each row counts as one, and without codes all rows are one group.
+    If there are no weights, each row has weight one. If there are no codes, all rows are one group.
     """
     n = rows.shape[0]
     if codes is None:
@@ -76,7 +79,7 @@ def group_sums(
         if not issparse(rows):
             sums = rows.sum(axis=0, dtype=np.float64) if weights is None else weights @ rows
             return total, np.asarray(sums[None])
-        # Not rows.sum(): scipy adds float32 values up in float32, whatever dtype is asked for.
+        # `rows.sum()` is not used: SciPy adds up float32 values in float32, whatever the dtype is.
         values = (
             rows.data if weights is None else rows.data * np.repeat(weights, np.diff(rows.indptr))
         )
@@ -98,7 +101,7 @@ def sparse_gram(
     Parameters
     ----------
     rows : CSR matrix of shape (n, n_features)
-        Values of float64 in canonical format: sorted, without duplicate entries.
+        Rows of float64 values in canonical format: sorted, without duplicate entries.
     filled : ndarray of bool of shape (n_features,)
         Features that are left out.
     pool : Executor, optional
@@ -127,7 +130,7 @@ def sparse_gram(
 
 
 def filled_features(rows: Any, codes: Any, n_groups: int) -> BoolArray:
-    """Return the features that are better treated as dense in products of rows."""
+    """Return a mask of the features that are treated as dense in products of rows."""
     in_group, in_feature = counts_of(rows, codes, n_groups)
     counts = in_feature.sum(axis=0)
     most = rows.shape[0] * min(_FULLEST, (_SPARSE / _DENSE) ** 0.5)

@@ -1,9 +1,9 @@
-"""Covariance of sparse rows: dense products for well filled columns, sparse ones for the others.
+"""Covariance of sparse rows, in which columns with many entries are treated as dense.
 
-Problem: the product of two sparse columns with fractions a and b of nonzero entries needs only a
-fraction ab of the multiplications of a dense product, but BLAS does many more multiplications per
-second. Therefore each column is treated in the way that takes less time. In counts of genes, for
-example, few columns hold most of the entries.
+Problem: the product of two sparse columns with fractions a and b of nonzero entries needs only
+about a fraction ab of the multiplications of a dense product, but BLAS does many more
+multiplications per second. Therefore each column is treated as sparse or as dense, whichever takes
+less time. In counts of genes, for example, few columns hold most of the entries.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from contrast_core.linalg import mirror_upper
 from contrast_core.moments._kernels import compiled_pays, covariance_parts
 from contrast_core.moments._sparse import BoolArray, counts_of, group_sums, well_filled
 
-# Measured multiplications per nanosecond on one thread, of which only the ratios matter: of dense
-# columns with each other, of the other columns with dense ones, and of the others with each other.
+# Measured multiplications per nanosecond on one thread, of which only the ratios matter: for
+# products of dense columns with each other, of sparse columns with dense columns, and of sparse
+# columns with each other.
 _SCIPY, _NUMBA = (65.0, 3.0, 0.33), (65.0, 11.0, 3.0)
 
 
@@ -53,7 +54,7 @@ def filled_columns(rows: Any, codes: Any = None, n_groups: int = 1) -> BoolArray
 def sparse_within(
     rows: Any, filled: BoolArray, weights: Any, codes: Any, n_groups: int
 ) -> tuple[NDArray[Any], FloatArray, FloatArray]:
-    """Return weights (G,), means (G, D) and the covariance about the groups' means, (D, D).
+    """Return the groups' weights (G,), their means (G, D) and the covariance about them, (D, D).
 
     The columns in the mask `filled` are treated as dense.
     """

@@ -1,10 +1,10 @@
-"""Moments on a torch device, of rows that lie there or are copied there block by block.
+"""Moments on a torch device, of rows that are there already or are copied there block by block.
 
-Problem: a GPU multiplies a hundred times as fast as a processor, but its memory is small and the
-way to it slow. So blocks of rows are copied through page-locked memory, which a GPU reads while it
-multiplies the block before, and their products are summed as on the processor: rows are shifted by
-the mean of the first block, and the rest of the mean is subtracted at the end (Chan, Golub and
-LeVeque, American Statistician 37:242, 1983). Sums are kept in float64 in either precision.
+Problem: a GPU multiplies a hundred times as fast as a processor, but its memory is small and
+copying to it is slow. Blocks of rows are therefore copied through page-locked memory, which a GPU
+reads while it multiplies the previous block. All rows are shifted by the mean of the first block,
+and the rest of the mean is subtracted at the end (Chan, Golub and LeVeque, American Statistician
+37:242, 1983). The sums are kept in float64, whatever the precision of the products is.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SINGLE_ROWS = 4096  # rows whose products are summed in float32, before the sum
 
 
 class DeviceAccumulator:
-    """Count, mean and scatter of rows, with products taken on a device.
+    """Count, mean and scatter matrix of rows, with products taken on a device.
 
-    Only the panels that reach the upper triangle of the scatter are multiplied, as torch has no
-    symmetric product.
+    Torch has no symmetric product, so the scatter matrix is computed in panels of columns, and only
+    those parts are multiplied that belong to its upper triangle or to a block on its diagonal.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class DeviceAccumulator:
     elements : int
         Number of values that are copied at once.
     panel : int
-        Number of columns of the scatter that are multiplied at once.
+        Number of columns in a panel of the scatter matrix.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class DeviceAccumulator:
                     into += panel.T @ part[:, i:]
 
     def result(self) -> Summary | None:
-        """Return the summary of all rows so far, on the host; None if there were no rows."""
+        """Return the summary of all rows so far as NumPy arrays; None if there were no rows."""
         if not self._count:
             return None
         offset = self._total / self._count
@@ -121,9 +121,9 @@ class DeviceAccumulator:
 
 @contextmanager
 def _ieee_products() -> Iterator[None]:
-    """Multiply float32 in float32, also where the process allows TF32 or bfloat16.
+    """Make torch multiply float32 values in float32 while the context is active.
 
-    Those keep at most 10 bits of the mantissa.
+    A process may allow TF32 or bfloat16 instead, which keep at most 10 bits of the mantissa.
     """
     torch = import_module("torch")
     places = [torch.backends.cuda.matmul, torch.backends.mkldnn.matmul]

@@ -1,4 +1,4 @@
-"""Warn of features in different units: those with large values dominate the covariances."""
+"""Warn if features seem to have different units: large values dominate the covariances."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 
-_NEARLY_ALL = 0.9  # share of the variance; few features that hold more probably have other units
-_FEWEST_FEATURES = 4  # of fewer features, one may hold nearly all variance for other reasons
+_NEARLY_ALL = 0.9  # if a few features hold a larger share of the variance, units probably differ
+_FEWEST_FEATURES = 4  # if there are fewer, one may hold nearly all variance for other reasons
 
 
 def warn_of_units(variances: FloatArray, background_variances: FloatArray, most: int) -> None:

@@ -1,10 +1,9 @@
 """Weighted sums of the moments of several datasets.
 
-They serve to combine several backgrounds into one, and both halves of positive pairs. Problem: if
-the rows of several backgrounds were pooled, the differences between their means would count as
-variance. Therefore each covariance is taken about its own mean, and the covariances are summed. The
-sum has the same form as its parts ("dense", "span" or "products"), so a solver treats it like the
-moments of a single dataset.
+Problem: if the rows of several backgrounds were pooled, the differences between their means would
+count as variance. Therefore each covariance is taken about its own mean, and the covariances are
+summed. The sum has the same form as its parts ("dense", "span" or "products"), so a solver treats
+it like the moments of a single dataset. The two parts of positive pairs are summed in the same way.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def weighted_sum(
     weights : sequence of float
         Weight of each part, w_j.
     n_samples : float, optional
-        Number of rows of the result. By default, the sum of the parts' numbers.
+        Number of rows of the result. By default, the sum of the parts' numbers of rows.
     mean : ndarray of shape (n_features,), optional
         Mean of the result. By default, the weighted sum of the parts' means.
 
@@ -73,7 +72,10 @@ def weighted_sum(
 
 
 def mixed(parts: Sequence[Moments], mix: ArrayLike | None) -> Moments:
-    """Return the moments of a mixture of backgrounds; `mix` is `background_mix` of `CPCA.fit`."""
+    """Return the moments of a mixture of backgrounds.
+
+    The weights `mix` are those of the parameter ``background_mix`` of `CPCA.fit`.
+    """
     if len(parts) == 1 and mix is None:
         return parts[0]
     shares = check_mix(np.ones(len(parts)) if mix is None else mix, len(parts))
@@ -81,7 +83,7 @@ def mixed(parts: Sequence[Moments], mix: ArrayLike | None) -> Moments:
 
 
 def check_mix(mix: object, n: int) -> FloatArray:
-    """Return the shares of the n backgrounds, scaled to sum to one; raise ValueError otherwise."""
+    """Check the shares of the n backgrounds, and return them scaled to sum to one."""
     given: Any = mix
     if np.shape(given) != (n,):
         raise ValueError(
@@ -95,7 +97,7 @@ def check_mix(mix: object, n: int) -> FloatArray:
 
 
 def parts_along(moments: Moments, components: FloatArray) -> FloatArray:
-    """Return the variance of each of the J parts along each of k components, (J, k)."""
+    """Return the variance of each of the J parts of a sum along each of k components, (J, k)."""
     inside = moments.coordinates_of(components)
     return np.stack([part.along(inside) for part in moments.parts or (moments,)])
 
