@@ -3,9 +3,9 @@
 *Cells* (CONTRAST_DATA): the data are raw counts of glioblastoma cells with and without
 panobinostat, and of Kang's blood cells with and without interferon. Each patient or donor in turn
 is left out of the embedding and of the linear discriminant. The foreground is all other cells, and
-the background is the controls among them. Every method has two dimensions: cPCA and CLVM on log
-counts, CVAE and ContrastiveVI on counts. ContrastiveVI of scvi-tools runs only if the variable
-SCVI_PYTHON names the Python of a separate environment with `pip install scvi-tools`.
+the background is the controls among them. Every method has two (salient) dimensions. cPCA and CLVM
+are fitted to log counts, CVAE and ContrastiveVI to counts. ContrastiveVI of scvi-tools runs only if
+the variable SCVI_PYTHON names the Python of a separate environment with `pip install scvi-tools`.
 
 *Memory*: one epoch on 100,000 + 100,000 sparse cells x 2,000 genes.
 """
@@ -67,7 +67,7 @@ def cpu_seconds() -> float:
 
 
 def cells(report: Report) -> None:
-    """Accuracy and time of each method on patients or donors that it has not seen."""
+    """Measure accuracy and time of each method on patients or donors that it has not seen."""
     methods = {"cPCA": linear(CPCA), "CLVM": linear(CLVM), "CVAE": autoencoder}
     if "SCVI_PYTHON" in os.environ:
         methods["ContrastiveVI"] = contrastive_vi
@@ -103,7 +103,7 @@ def epoch() -> float:
 
 
 def memory(report: Report) -> None:
-    """Memory of one epoch."""
+    """Measure the memory of one epoch."""
     peak = in_a_process(epoch)
     report.measured("GB, an epoch of 100,000 + 100,000 sparse cells", peak, most=3.0)
 

@@ -2,14 +2,14 @@
 
     # n = m = 200,000, D = 2000; takes a few minutes and 10 GB of host and of device memory
     python -m benchmarks.gpu
-    # only tests that the benchmark runs: device, rows, features, repeats
+    # a short run that only tests the benchmark; arguments: device, rows, features, repeats
     python -m benchmarks.gpu cpu 3000 300 1
 
 Foreground and background are float32, and their mean is about 100 standard deviations. The
-benchmark measures the time of the moments of both datasets, and of the path from these moments.
-The moments are computed on the device from tensors that are already there and from arrays of the
-host (`device="cuda"`), and on the processor. Times are medians of wall seconds with the device
-synchronised.
+benchmark measures the time of the moments of both datasets, and of the path from these moments. The
+moments are computed in three ways: on the device from tensors that are already there, on the device
+from arrays of the host (`device="cuda"`), and on the processor. Times are medians of wall seconds
+with the device synchronised.
 
 Bound: at every contrast the subspace from the GPU's moments agrees with LAPACK's subspace from the
 processor's moments. The sine of the largest angle is at most max(1e-8, 100 eps |C| / gap).
@@ -36,7 +36,10 @@ from contrast_core import SecondMoments, contrast_path
 
 
 def make_rows(n: int, d: int, device: Any, seed: int) -> Any:
-    """Return rows with a power-law spectrum and a large mean; seed 0 adds eight own directions."""
+    """Return rows with a power-law spectrum and a large mean.
+
+    With seed 0 (the foreground) the rows vary along eight more directions.
+    """
     shared = torch.Generator(device).manual_seed(99)
     own = torch.Generator(device).manual_seed(seed)
     options: dict[str, Any] = {"device": device, "dtype": torch.float32}

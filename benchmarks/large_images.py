@@ -4,8 +4,8 @@
 
 The image shows cells behind a grid, and its chunks of 1,000 x 1,000 pixels are all alike. Results
 are written to a file. The recording has frames of 512 x 512 pixels with four flickering patterns,
-and 300 frames of background. Memory is what the process allocates itself (RssAnon); mapped pages of
-files do not count.
+and 300 frames of background. Memory is the anonymous memory of the process (RssAnon), so pages of
+memory-mapped files do not count.
 
 Bounds: each chunk of the image is loaded at most four times, and the image takes at most ten
 minutes of one core; the recording takes at most 2 GB.
@@ -107,7 +107,7 @@ def whole_recording(folder: str) -> None:
 
 
 def image(report: Report) -> None:
-    """A stored image of 10,000 x 10,000 pixels."""
+    """Denoise a stored image of 10,000 x 10,000 pixels."""
     loads, cpu, memory = in_a_process(measured, whole_image)
     report.measured("times that a chunk is loaded", loads, most=4)
     report.measured("seconds of CPU", cpu, most=600)
@@ -115,7 +115,7 @@ def image(report: Report) -> None:
 
 
 def recording(report: Report) -> None:
-    """A recording of 2,000 frames of 512 x 512 pixels."""
+    """Denoise a recording of 2,000 frames of 512 x 512 pixels."""
     _, cpu, memory = in_a_process(measured, whole_recording)
     report.measured("seconds of CPU for a frame", cpu / FRAMES)
     report.measured("GB", memory, most=2)

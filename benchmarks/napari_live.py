@@ -36,7 +36,7 @@ def task(pair: Pair, samples: Any, settings: Settings) -> Task:
 
 
 def live(report: Report) -> None:
-    """Times of moving the slider, and from Run to the picture, on an image of 512 x 512."""
+    """Measure the time of a slider move, and of a run, on an image of 512 x 512 pixels."""
     cells = cells_behind_fringes()
     mask = np.zeros(cells.empty.shape, dtype=bool)
     mask[slice(*BOX), slice(*BOX)] = True
@@ -56,7 +56,7 @@ def live(report: Report) -> None:
 
 
 def memory(report: Report) -> None:
-    """A lazy stack of 4 GB of uint8 is read whole, and a sixteenth is written to an OME-Zarr."""
+    """Measure memory while 4 GB of lazy uint8 frames are read and a sixteenth is exported."""
     report.measured("4 GB of uint8: GB", in_a_process(largest_memory), most=2)
 
 
@@ -76,11 +76,12 @@ def largest_memory() -> float:
 
 
 def window(report: Report) -> None:
-    """How long a run blocks the event loop, and how long it takes to cancel.
+    """Measure how long a run blocks the event loop, and how long it takes to cancel a run.
 
-    The longest pause of the event loop between the click on Run and the results is the median of
-    five runs, each of which reads the images anew. The longest pause of two idle seconds is printed
-    beside it, because the machine blocks the event loop now and then without our work.
+    For each run the longest pause of the event loop between the click on Run and the results is
+    measured. The figure is the median of five runs, each of which reads the images anew. The
+    longest pause during two idle seconds is printed beside it, because other processes also delay
+    the event loop.
     """
     from napari import Viewer
     from napari.qt import get_qapp

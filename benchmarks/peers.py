@@ -1,11 +1,11 @@
 """Compare the suite with other published packages: `python benchmarks peers`.
 
 The current versions of the packages are installed for the length of the run. The first part tests
-whether they find the same subspaces as this suite once their conventions are converted;
-docs/coming_from.md lists the conversions in a table. Sines are of the largest principal angle. The
-second part measures how well known groups separate with all defaults. The third part prints the
-figures of that page on where the packages depart from the papers. `benchmarks/speed.py` compares
-the times.
+whether they find the same subspaces as this suite once their conventions are converted. (The
+conversions are listed in docs/coming_from.md.) The error is the sine of the largest principal
+angle. The second part measures how well known groups separate with all defaults. The third part
+prints the figures with which docs/coming_from.md shows where packages depart from the papers.
+`benchmarks/speed.py` compares the times.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from contrast_core import CPCA, PCPCA, CPCAStar
 from contrast_core.datasets import digits_on_photos, load_mouse_protein, make_four_groups
 from contrast_core.linalg import subspace_error
 
-# Each package index name is mapped to the module and to the version that docs/coming_from.md
-# describes. The fork contrastive-cv kept the name of the original module.
+# The key is the name on the package index. The values are the name of the module and the version
+# that docs/coming_from.md describes. The fork contrastive-cv kept the name of the original module.
 PACKAGES = {
     "contrastive": ("contrastive", "1.2.0"),
     "contrastive-cv": ("contrastive", "0.2.0"),
@@ -134,7 +134,7 @@ def same_subspaces(report: Report, found: dict[str, Any]) -> None:
 
 
 def same_directions(report: Report, found: dict[str, Any]) -> None:
-    """Compare the directions of gcPCA, method "v4", with those of the suite."""
+    """Compare the directions of gcPCA, method "v4", with the directions of CPCAStar."""
     if "generalized_contrastive_PCA" not in found:
         return
     package, mouse = found["generalized_contrastive_PCA"], load_mouse_protein()
@@ -174,7 +174,10 @@ def default_views(name: str, module: Any, X: Any, Y: Any) -> list[Any]:
 
 
 def by_default(found: dict[str, Any]) -> None:
-    """Print how well known groups separate with all defaults, in the best of several views."""
+    """Print how well known groups separate with all defaults.
+
+    If a package returns several embeddings, the best one counts.
+    """
     mice, digits = load_mouse_protein(), digits_on_photos(1500)
     print(f"\n{'nothing chosen':38}{'mice: silhouette':>20}{'digits: accuracy':>20}")
     for name, module in {"contrast_core": None, **found}.items():
@@ -187,7 +190,7 @@ def by_default(found: dict[str, Any]) -> None:
 
 
 def departures(found: dict[str, Any]) -> None:
-    """Print the figures of docs/coming_from.md on where packages depart from their papers."""
+    """Print figures that show where packages depart from the papers, as in docs/coming_from.md."""
     mice = load_mouse_protein()
     X, Y = mice.foreground, mice.background
     if "pcpca" in found:

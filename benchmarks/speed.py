@@ -1,9 +1,9 @@
-"""Speed on dense data, compared with peers, plain eigenproblems and the rate of products.
+"""Speed on dense data, compared with peers, plain eigenproblems and plain matrix products.
 
-Times are CPU seconds on one BLAS thread, medians of three where they are short. Both sides of a
-ratio alternate in the same process, so that a busy machine does not distort it. The data of 10,000
-x 10,000 and the wide data with `contrastive` take minutes. `contrastive` 1.2.0 and `pcpca` 0.4 are
-installed for the length of the run.
+Times are CPU seconds on one BLAS thread; short times are medians of three runs. The two
+computations of a ratio alternate in the same process, so that a busy machine does not distort it.
+The data of 10,000 x 10,000 and the wide data with `contrastive` take minutes. `contrastive` 1.2.0
+and `pcpca` 0.4 are installed for the length of the run.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def likelihood(report: Report, pcpca: Any) -> None:
 def chunks(report: Report) -> None:
     """Time the moments of 50,000 x 2000 float32 values that come in chunks, also from dask.
 
-    The limit is the time that BLAS needs for the symmetric products of such chunks alone. A few
+    The lower limit is the time that BLAS needs for the symmetric products of these chunks. A few
     chunks are made once and used repeatedly, so that neither a disk nor a random generator is
     timed. Dask runs in the same process.
     """
@@ -96,7 +96,7 @@ def chunks(report: Report) -> None:
 
 
 def pairs(report: Report) -> None:
-    """Time PCA++, compared with the plain generalised eigenproblem."""
+    """Compare the time of PCA++ with the time of its generalised eigenproblem alone."""
     rng = np.random.default_rng(0)
     shared = 5 * rng.normal(size=(10_000, 5))
     X, positive = rng.normal(size=(2, 10_000, 10_000))
@@ -125,7 +125,10 @@ def wide() -> tuple[Any, Any]:
 
 
 def expression_like(n_features: int, n: int = 5000) -> tuple[Any, Any]:
-    """Return X and Y with a spectrum like that of expression data; X has eight own directions."""
+    """Return X and Y with a spectrum like that of expression data.
+
+    X also varies along eight more directions.
+    """
     rng = np.random.default_rng(0)
     spectrum = np.maximum(3 / np.sqrt(np.arange(1, n_features + 1)), 0.15)
     rotation = np.linalg.qr(rng.normal(size=(n_features, n_features)))[0]

@@ -1,8 +1,8 @@
 """Compare `solver="auto"` with the fastest solver for many shapes: `python benchmarks sweep`.
 
-Times are CPU seconds of one thread. A ratio is the time of "auto" divided by that of the fastest
-solver. The benchmark prints the five largest ratios; none may be above 1.5. Fits of less than 20 ms
-are not compared, and those of more than a minute are left out.
+Times are CPU seconds of one thread. A ratio is the time of "auto" divided by the time of the
+fastest solver. The benchmark prints the five largest ratios; none may be above 1.5. Fits that take
+less than 20 ms are not compared, and fits that would take more than a minute are not run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Real datasets with labels, and the units to leave out, for `track_record`.
 
-The bundled data are always there. The larger ones are read from the folder that CONTRAST_DATA
-names. All preparation is without labels; cells and genes are subsampled with fixed seeds.
+The bundled data are always available. Larger data are read from the folder that CONTRAST_DATA
+names. The preparation uses no labels. Cells are subsampled with a fixed seed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contrast_core.datasets import (
     make_motion_sensors,
 )
 
-N_CELLS = 400  # of each patient or donor, at most
+N_CELLS = 400  # largest number of cells of each patient or donor
 N_GENES = 500
 N_FRAMES = 1500
 INACTIVE = [  # targets whose knock-out had no visible effect on these cells
@@ -36,7 +36,7 @@ class Task(NamedTuple):
     """A dataset with labels, and the units that are left out in turn."""
 
     name: str
-    question: str  # the question that the labels answer for a unit that was left out
+    question: str  # what the labels say about a row
     foreground: Any  # (n, D)
     background: Any  # (m, D)
     labels: Any  # (n,)
@@ -49,7 +49,7 @@ class Task(NamedTuple):
 
 
 def tasks(data: Path | None) -> Iterator[Task]:
-    """Yield every dataset that is available; without the folder, those that are bundled."""
+    """Yield the bundled datasets, and the larger ones if the folder is given."""
     yield mice()
     yield mice_with_gaps()
     yield sensors()
@@ -68,8 +68,8 @@ def tasks(data: Path | None) -> Iterator[Task]:
 def nulls(data: Path | None) -> list[Callable[[np.random.Generator], Task]]:
     """Return functions that draw datasets without an effect from a random generator.
 
-    The sets are mice, control wells of half of the plates, and cells of ten guides without effect,
-    whose background got non-targeting guides.
+    The foregrounds are randomly chosen mice, the control wells of half of the plates, and the cells
+    of ten guides without effect. The background of these cells are cells with non-targeting guides.
     """
     task = mice()
     animals = np.concatenate([task.units, task.background_units])
@@ -91,7 +91,7 @@ def dealt(
 ) -> Task:
     """Return the rows of randomly chosen units, half of which have the label "one".
 
-    The background is that of the task `behind`, or else the rows of all other units.
+    The background is taken from the task `behind` if it is given, otherwise from all other units.
     """
     order = rng.permutation(np.unique(units))
     front = np.isin(units, order[:n_front])
@@ -104,7 +104,7 @@ def dealt(
 
 
 def mice() -> Task:
-    """Return protein levels of 18 mice, half of them trisomic; 9 others are the background."""
+    """Return protein levels of 18 mice, half of them trisomic, and of 9 others as background."""
     data = load_mouse_protein()
     return Task(
         *("mice", "genotype", data.foreground, data.background, data.labels),
@@ -126,7 +126,7 @@ def mice_with_gaps() -> Task:
 
 
 def sensors() -> Task:
-    """Return simulated motion sensors; ten stretches of 200 rows are the units."""
+    """Return simulated motion sensors, where each stretch of 200 rows is a unit."""
     data = make_motion_sensors()
     stretches = np.arange(len(data.labels)) // 200
     parts = (data.foreground, data.background, data.labels)
@@ -134,7 +134,7 @@ def sensors() -> Task:
 
 
 def digits(name: str, data: Any) -> Task:
-    """Return faint zeros and ones on pictures; each picture is a unit."""
+    """Return faint zeros and ones on pictures, where each picture is a unit."""
     small = (_pixels_in_fours(frames) for frames in (data.foreground, data.background))
     parts = (*small, data.labels, data.units, data.background_units)
     return Task(name, "digit", *parts, within=True)
@@ -182,7 +182,7 @@ def _cells(data: Path, file: str, unit: str) -> tuple[Any, Any, Any]:
 
 
 def glioblastoma(data: Path) -> Task:
-    """Return tumour cells of five patients with and without a drug; controls are background."""
+    """Return tumour cells of five patients with and without a drug, and controls as background."""
     file = "glioblastoma/glioblastoma_panobinostat.h5ad"
     values, treated, patients = _cells(data, file, "patient")
     parts = (values, values[~treated], treated, patients, patients[~treated])
@@ -190,7 +190,7 @@ def glioblastoma(data: Path) -> Task:
 
 
 def kang(data: Path, file: str, name: str) -> Task:
-    """Return blood cells with and without interferon; controls are the background."""
+    """Return blood cells with and without interferon, and controls as background."""
     values, treated, donors = _cells(data, f"kang_pbmc/{file}.h5ad", "donor")
     parts = (values, values[~treated], treated, donors, donors[~treated])
     return Task(name, "interferon", *parts, within=True)
@@ -204,7 +204,7 @@ def cell_painting_table(data: Path) -> Any:
 
 
 def cell_painting(data: Path) -> Task:
-    """Return wells of 38 compounds, labelled by mechanism; the background are wells with DMSO."""
+    """Return wells of 38 compounds, labelled by mechanism, and wells with DMSO as background."""
     table = cell_painting_table(data)
     profiles = table.filter(regex="^(?!Metadata)").to_numpy(float)
     control = (table["Metadata_Compound"] == "DMSO").to_numpy()
@@ -220,7 +220,7 @@ def cell_painting(data: Path) -> Task:
 
 
 def knock_outs(data: Path, targets: list[str] = ACTIVE) -> Task:
-    """Return cells with one of eight genes knocked out; the background got other guides."""
+    """Return cells with one of eight genes knocked out, and non-targeting cells as background."""
     import anndata
 
     cells = anndata.read_h5ad(data / "crispr" / "papalexi_2replicates.h5ad")

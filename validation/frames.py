@@ -1,10 +1,10 @@
-"""Frames freed of a structured background: the automatic filter beside cPCA's projection.
+"""Compare the automatic frame filter with cPCA's projection in removing background from frames.
 
     [CONTRAST_DATA=...] python -m validation.frames [photographs] [atoms]
 
 For digits on pictures the methods are `FrameBackgroundRemover` and `CPCA(10, alpha="denoise")`. The
-measure is the squared error after the best affine fit of every frame, relative to that of the noisy
-frames. It is computed on the frames of the fit and on 1,000 new ones.
+measure is the squared error after the best affine fit of every frame, divided by the error of the
+noisy frames. It is computed on the frames of the fit and on 1,000 new frames.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from contrast_core.images import FrameBackgroundRemover, suppress_background
 from tests.core.images.pictures import relative_frame_error
 
 NEW = 1000
-BOUNDS = {50: 0.90, 200: 0.71, 500: 0.65, 2000: 0.58}  # by the number of photographs' frames
+BOUNDS = {50: 0.90, 200: 0.71, 500: 0.65, 2000: 0.58}  # largest error for each number of frames
 
 
 def errors(data: Any, n: int) -> tuple[float, float, float]:
-    """Return the automatic filter's error on its frames and on new ones, and the projection's."""
+    """Return three errors: the filter's on its own and on new frames, and the projection's."""
     X, Y = data.foreground[:n], data.background[:n]
     remover = FrameBackgroundRemover((28, 28)).fit(X, background=Y)
     cpca = CPCA(10, alpha="denoise").fit(X, background=Y)
@@ -41,7 +41,7 @@ def errors(data: Any, n: int) -> tuple[float, float, float]:
 
 
 def photographs(report: Report) -> None:
-    """Faint digits on the bundled photographs."""
+    """Remove the bundled photographs from behind faint digits."""
     data = digits_on_photos(5000)
     for n, most in BOUNDS.items():
         own, new, projected = errors(data, n)
@@ -51,10 +51,12 @@ def photographs(report: Report) -> None:
 
 
 def atoms(report: Report) -> None:
-    """Absorption images of cold atoms: sd of the optical density in an area without atoms.
+    """Remove the probe light from 14 absorption images of cold atoms.
 
-    The library of each of the 14 images is the probe light of the 13 others. The density after
-    dividing by the frame that was taken a moment later is printed beside it.
+    The measure is the standard deviation of the optical density in an area without atoms. For each
+    image the background frames are the probe light of the 13 other images. For comparison, the
+    density is also computed by the usual division by the probe light that was recorded a moment
+    later.
     """
     data = np.load(larger_data() / "atoms" / "cold_atoms_14.npz")
     dark = data["dark"].astype(float).mean(axis=0)

@@ -1,19 +1,19 @@
-"""Do the verdicts on images name a simple filter where it leaves a fifth less of the error?
+"""Do the verdicts on images recommend a simple filter where it is clearly better than our method?
 
-The study needs CONTRAST_DATA, and scikit-image for four of its photographs. Nine backgrounds of
-random strength and period are added to thirty images of 192 x 192 pixels: microscopy, simulated
-cells and photographs. The background is learnt from the flattest rectangle of 84 x 84 pixels. If
-that rectangle shows signal, it is learnt from a strip beside the image instead. The error of each
-result, relative to the clean image, is compared with that of the best among filters at several
-settings.
+The study needs CONTRAST_DATA, and scikit-image for four of its photographs. Nine kinds of
+background, with random strength and period, are added to thirty images of 192 x 192 pixels:
+microscopy, simulated cells and photographs. The background is learnt from the flattest rectangle of
+84 x 84 pixels. If that rectangle shows signal, the background is learnt from a strip beside the
+image instead. The error of our result, measured against the clean image, is compared with the error
+of the best simple filter, which is chosen among several filters and settings.
 
 The thresholds of the verdicts were chosen on other parts of the pictures, other simulated cells and
 other draws.
 
-Bounds: where a filter leaves a fifth less of the error than ours, a verdict names a filter in at
-least 80% of the cases. Where ours leaves the smallest error, there is no verdict in at least 90% of
-the cases. The second bound excludes white and Poisson noise, because their verdict names BM3D,
-which is not among the filters.
+Bounds: In the cases in which the error of a filter is at least a fifth smaller than ours, a verdict
+names a filter in at least 80%. In the cases in which our error is the smallest, there is no verdict
+in at least 90%. The second bound excludes white and Poisson noise, because their verdict names
+BM3D, which is not among the filters.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ def judged(clean: Any, kind: str, rng: np.random.Generator) -> tuple[float, floa
 def main(report: Report) -> None:
     rows = []
     images = list(pictures(larger_data()).items())
-    for i in np.random.default_rng(0).permutation(len(images)):  # the first ones are a sample
+    # The order is random, so that the first results are a random sample of the images.
+    for i in np.random.default_rng(0).permutation(len(images)):
         name, clean = images[i]
         for j, kind in enumerate(KINDS):
             rng = np.random.default_rng([2, i, j])

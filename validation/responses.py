@@ -1,24 +1,25 @@
-"""Which types and which cells respond: `cx.tl.contrasts` and `cx.tl.response` against bounds.
+"""Check `cx.tl.contrasts` and `cx.tl.response` on a CRISPR screen and on simulated screens.
 
     python -m validation.responses [screen] [mixscape]
 
-screen: the data are the cells of papalexi_2replicates whose guide has more than .8 of the reads.
-Values are log1p of counts scaled to the median total, centred by each replicate's non-targeting
-cells. The measure is the area under the ROC curve of a guide's cells against half of the
-non-targeting cells. The direction is learnt from the cells of the target's other guides and from
-the other half. Areas are means over guides and three halvings. The same areas are computed for one
-component of PCA and of cPCA*, and for Mixscape's definition, which is written out here. Mixscape
-subtracts from each cell the mean of its 20 nearest non-targeting cells of the replicate. It then
-projects onto the difference of the two means on the genes that differ (Wilcoxon, adjusted p below
-.05, log2 fold change above .25). Its area is .5 if fewer than five genes differ. The 95% intervals
-come from drawing cells with replacement within each guide, with fixed directions. Three constants
-of `condition_shift` (ridge, shrinkage, components) were chosen on these areas.
+screen: The data are the cells of papalexi_2replicates whose guide has more than .8 of the reads.
+Values are log1p of counts scaled to the median total, and the mean of the replicate's non-targeting
+cells is subtracted. The measure is the area under the ROC curve (AUC) that separates a guide's
+cells from half of the non-targeting cells. The direction is learnt from other cells: those of the
+target's other guides, and the other half of the non-targeting cells. AUCs are means over guides and
+three random halvings. AUCs are also computed for one component of PCA, for one component of cPCA*,
+and for Mixscape's definition, which is written out here. Mixscape subtracts from each cell the mean
+of its 20 nearest non-targeting cells of the replicate. It then projects onto the difference of the
+two means on the genes that differ (Wilcoxon, adjusted p below .05, log2 fold change above .25). Its
+AUC is .5 if fewer than five genes differ. For the 95% intervals, cells are drawn with replacement
+within each guide while the directions stay fixed. Three constants of `condition_shift` (ridge,
+shrinkage, components) were chosen on these AUCs.
 
-mixscape: in simulated screens, 30% to 90% of 400 cells respond by 1, 2 or 4 standard deviations
-along a direction of 40 of 400 genes. Library size and cell cycle vary too. The measure is the area
-of responders against all other cells. If the variable PERTPY names a Python that has pertpy, its
-Mixscape is compared: its score is `pvec`, the perturbation score, and its area is .5 if it finds
-too few genes.
+mixscape: In simulated screens, 30%, 60% or 90% of 400 cells respond by 1, 2 or 4 standard
+deviations along a direction of 40 of 400 genes. Library size and cell cycle vary too. The measure
+is the AUC that separates responding cells from all others. If the variable PERTPY names a Python
+that has pertpy, its Mixscape is compared. The score of Mixscape is `pvec`, the perturbation score,
+and its AUC is .5 if it finds too few genes.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ FloatArray = NDArray[np.float64]
 STRONG = ["JAK2", "IFNGR1", "STAT1", "IFNGR2", "SMAD4", "IRF1"]
 VISIBLE = [*STRONG, "BRD4", "CUL3", "MYC"]
 SCORES = ["PCA", "cPCA*", "response", "Mixscape"]
-N_DRAWS = 500  # of cells, for the intervals of areas
-N_SETS = 5  # simulated screens of each setting
+N_DRAWS = 500  # number of draws of cells with replacement, for the intervals of areas
+N_SETS = 5  # number of simulated screens of each setting
 MIXSCAPE = """
 import sys, warnings
 warnings.filterwarnings("ignore")
@@ -102,10 +103,10 @@ def differing(x: FloatArray, y: FloatArray) -> NDArray[np.intp]:
 
 
 def left_out_guides(adata: ad.AnnData) -> dict[str, FloatArray]:
-    """Return for each target the areas (4, 1 + N_DRAWS), as means over guides and halvings.
+    """Return for each target the areas (4, 1 + N_DRAWS), averaged over guides and halvings.
 
-    Rows are the SCORES. The first column uses all cells, and the others use cells drawn with
-    replacement.
+    Each row belongs to one of the SCORES. The first column uses each cell once, and the other
+    columns use cells drawn with replacement.
     """
     values = adata.X.toarray().astype(float)
     target, guide, batch = (
@@ -157,7 +158,7 @@ def left_out_guides(adata: ad.AnnData) -> dict[str, FloatArray]:
 
 
 def screen(report: Report) -> None:
-    """The CRISPR screen: areas of guides that were left out, and which targets respond."""
+    """Measure areas for guides of the CRISPR screen that were left out, and find the responses."""
     adata = ad.read_h5ad(larger_data() / "crispr" / "papalexi_2replicates.h5ad")
     adata = adata[adata.obs["guide_share"] > 0.8].copy()
     total = float(np.median(np.asarray(adata.X.sum(axis=1))))
@@ -237,7 +238,7 @@ def simulated_screen(seed: int, share: float, effect: float) -> tuple[FloatArray
 
 
 def mixscape(report: Report) -> None:
-    """Simulated screens: areas beside those of Mixscape."""
+    """Compare the areas of `condition_shift` with the areas of Mixscape on simulated screens."""
     settings = [(share, effect) for share in (0.3, 0.6, 0.9) for effect in (1, 2, 4)]
     sets = {
         (i, draw): simulated_screen(1000 * draw + i, *setting)

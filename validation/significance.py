@@ -32,11 +32,11 @@ from contrast_core.datasets import make_four_groups
 FloatArray = NDArray[np.float64]
 SETS = int(os.environ.get("SETS", "1000"))
 HIGHEST = highest_level(SETS)
-FINDING = 1.5  # relative ratio that counts as a finding, which nulls rarely reach
+FINDING = 1.5  # a relative ratio of at least this size counts as a finding
 
 
 def noise(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> tuple[Any, Any]:
-    """Return entries of noise, and the scale factor of each row."""
+    """Return noise (n, D), and a scale factor for each row."""
     if kind.startswith("t entries"):
         return rng.standard_t(int(kind[-1]), size=shape), 1.0
     entries, column = rng.normal(size=shape), (shape[0], 1)
@@ -51,9 +51,10 @@ def noise(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> tuple[
 
 
 def rows(report: Report) -> None:
-    """Share of datasets (50 + 50 rows, 10 features) with the first component significant by rows.
+    """Measure how often the first component is significant if rows are permuted.
 
-    Where there is an effect, one feature has 44 times the variance of the background.
+    Each dataset has 50 + 50 rows and 10 features. Where there is an effect, one feature has 44
+    times its variance in the background.
     """
     plain = np.ones(10)
     shared, own = np.where(np.arange(10) == 0, 7.0, plain), np.append(plain[1:], np.sqrt(44))
@@ -80,7 +81,7 @@ def rows(report: Report) -> None:
 
 
 class Design(NamedTuple):
-    """Number of donors and of cells per donor, each for the treated and for the controls."""
+    """Numbers of donors and of cells per donor; each pair is for treated cells and for controls."""
 
     donors: tuple[int, int]
     cells: tuple[int, int] = (40, 40)
@@ -92,7 +93,7 @@ class Design(NamedTuple):
         return f"{who}, {self.cells[0]} : {self.cells[1]} cells"
 
     def draw(self, rng: np.random.Generator, sd: float, shift: float, n_features: int = 20) -> Any:
-        """Return the treated cells, and a dict of the controls and of the donors of all cells.
+        """Return the treated cells, and the arguments of a test: controls, and donors of all cells.
 
         The cells have unit noise, and the means of donors have the standard deviation `sd`. The
         shift moves the treated cells along the first feature.
@@ -119,7 +120,7 @@ POWER = {(4, 4): (6.0, 0.85), (3, 9): (6.0, 0.85), (6, 6): (2.0, 0.9)}
 
 
 def units(report: Report) -> None:
-    """Share of datasets whose first component is significant when donors are the units.
+    """Measure how often the first component is significant if donors are the units.
 
     The means of donors vary with 0, 1 or 2 times the standard deviation of the noise. For the power
     of `condition_test`, the mean of the treated cells is shifted.
@@ -145,7 +146,7 @@ def units(report: Report) -> None:
 
 
 def shifts(report: Report) -> None:
-    """Level and power of `condition_shift`, and how often its interval contains the null ratio.
+    """Measure level and power of `condition_shift`, and the coverage of its interval.
 
     There are 30 rows of 30 features for each donor, or 300 + 300 rows without donors. Donors differ
     by 0.4 standard deviations of their rows, and the condition moves one feature.
@@ -178,7 +179,7 @@ def shifts(report: Report) -> None:
 
 
 def false_findings(report: Report) -> None:
-    """Share of nulls in which the cross-fitted ratio is at least 1.5 times its baseline."""
+    """Measure how often the relative cross-fitted ratio reaches 1.5 without an effect."""
     for n, n_features in product((12, 50), (10, 20, 60)):
         rng, found = np.random.default_rng(0), 0
         for _ in range(SETS):
@@ -189,18 +190,19 @@ def false_findings(report: Report) -> None:
 
 
 def ratios(report: Report) -> None:
-    """Cross-fitted ratios of nulls, and of data with known groups.
+    """Measure cross-fitted ratios of data without an effect, and of data with known groups.
 
-    Along directions with the variance s, two samples of one distribution have the expected relative
-    ratio ``s / (s + ridge)``, where the ridge is a quarter of the mean variance: 0.8 if all
-    directions vary alike, above 0.5 if s exceeds the ridge, and always below 1. The upper bound
-    leaves room for the standard error of the smallest data (halves of 100 rows, 0.1).
+    Data without an effect are two halves of a background. Along a direction with the variance s
+    their expected relative ratio is ``s / (s + ridge)``, where the ridge is a quarter of the mean
+    variance. This is 0.8 if all directions have the same variance, above 0.5 if s exceeds the
+    ridge, and always below 1. The upper bound, 1.1, allows for the standard error of the smallest
+    data, which is 0.1 (halves of 100 rows).
     """
     options = {"n_splits": 2, "random_state": 0}
     for name, task in {**tasks(), "four groups": make_four_groups()}.items():
         background = np.random.default_rng(0).permutation(task.background)
         one, other = np.array_split(background, 2)
-        if name != "mouse":  # its rows repeat
+        if name != "mouse":  # rows of the same mouse are not independent
             null = cross_fitted_ratio(one, background=other, **options)
             what = f"relative ratio, {name}, background halves"
             report.measured(what, null.relative, least=0.5, most=1.1)
@@ -209,7 +211,7 @@ def ratios(report: Report) -> None:
 
 
 def dimensions(report: Report) -> None:
-    """Share of forty draws in which `contrast_dimension` finds the right number of dimensions.
+    """Count in how many of forty draws `contrast_dimension` finds the right number of dimensions.
 
     There are 300 + 300 rows of 40 features, with three shared dimensions and 0, 1 or 3 dimensions
     of the foreground alone.

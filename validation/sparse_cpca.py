@@ -1,10 +1,15 @@
 """Does sparse contrastive PCA find the few features that tell groups apart?
 
-Twenty draws of `make_sparse_groups`: four groups told apart by 30 of 500 features in the
-foreground, and 470 features with stronger variation that both sets share. Each draw prints how many
-of the 30 features, and how many others, each of three selections contains: the 30 largest loadings
-of dense cPCA, the features of two sparse components with 15 features each, and the features at the
-penalty that cross-validation chooses.
+The data are twenty draws of `make_sparse_groups`. In the foreground four groups differ in 30 of 500
+features. The other 470 features have stronger variation, which both datasets share. Three
+selections of features are compared:
+
+- the features with the 30 largest loadings of dense cPCA;
+- the features of two sparse components with 15 features each;
+- the features at the penalty that cross-validation chooses.
+
+For each draw and each selection the study prints how many of the 30 features it contains, and how
+many others.
 """
 
 from __future__ import annotations

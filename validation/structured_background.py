@@ -4,7 +4,8 @@
 
 The studies need CONTRAST_DATA. The peers from scikit-image with PyWavelets, bm3d, pystripe and
 pyvsnr are left out if these packages are not installed. Errors are squared errors after the best
-affine fit, relative to that of the noisy image. Every peer is tuned on the clean image.
+affine fit, divided by the error of the noisy image. The settings of every peer are chosen with the
+clean image.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def simple_filters(image: Any, area: Any) -> Iterator[tuple[str, Any]]:
 
 
 def peers(image: Any, area: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each filter at each of its settings, also of other packages that are installed."""
+    """Yield the result of each filter at each setting, including filters of installed packages."""
     yield from simple_filters(image, area)
     for s in (0.5, 4, 6):
         yield "Gaussian", gaussian_filter(image, s)
@@ -140,9 +141,9 @@ def best_peer(image: Any, clean: Any) -> tuple[float, str]:
 
 
 def strong_lines(report: Report) -> None:
-    """Scan lines and curtains of twice the cells' strength with little noise.
+    """Remove scan lines and curtains of twice the cells' strength from images with little noise.
 
-    A tuned stripe filter leaves 0.75 to 1.3 times the error of scan lines.
+    For scan lines, the error of a tuned stripe filter is 0.75 to 1.3 times ours.
     """
     for channel, name in enumerate(CHANNELS):
         clean, rng = clean_cells(larger_data(), channel), np.random.default_rng(0)
@@ -158,7 +159,7 @@ def strong_lines(report: Report) -> None:
 
 
 def milled(report: Report) -> None:
-    """Milling curtains (FIB-SEM): what is left of them in resin, and of the tissue's edges."""
+    """Measure how much of FIB-SEM milling curtains is left, and how much of the tissue's edges."""
     data = np.load(larger_data() / "microscopy" / "fibsem_curtains.npz")
     image = data["image"].astype(float)
     top, bottom, left, right = data["background"]

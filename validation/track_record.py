@@ -3,30 +3,32 @@
     python -m validation.track_record                # all datasets, and the page
     python -m validation.track_record mice sensors   # some, printed only
 
-Units (mice, donors, compounds, pictures, guides) are left out in turn, in nine parts where there
-are more than nine. The embedding is fitted to the other units, without labels. A linear
-discriminant with equal priors learns the labels from its first k components and classifies the rows
-of the units that were left out. A figure is the share of rows classified correctly, as the mean
-over units with half of its 95% interval (Student's t over units). A linear discriminant ignores the
-scale of components, so only their subspace counts.
+Units (mice, donors, compounds, pictures, guides) are left out in turn. If there are more than nine
+units, they are left out in nine groups. The embedding is fitted to the other units, without labels.
+A linear discriminant with equal priors learns the labels from its first k components and classifies
+the rows of the units that were left out. Each figure is the share of rows that are classified
+correctly, averaged over units. Half of the width of its 95% interval (Student's t over units)
+follows it. A linear discriminant ignores the scale of components, so only their subspace counts.
 
-Three rows are choices that nobody could make without labels. "cPCA, best alpha" takes, for each k,
-the best of PCA and nine strengths by this very score: an upper bound. "All features, with labels"
-is a discriminant of all features with Ledoit-Wolf shrinkage. "All features, neighbours" are the
-fifteen nearest rows in all features, without an embedding.
+Three rows are references that use labels. "cPCA, best alpha" is an upper bound: for each k it takes
+PCA or one of nine strengths, whichever has the highest figure. "All features, with labels" is a
+discriminant of all features with Ledoit-Wolf shrinkage. "All features, neighbours" classifies by
+the fifteen nearest rows in all features, without an embedding.
 
-"Whitening r" is PCA after a change of coordinates that makes the background's covariance, plus r
-times its mean variance in every direction, the identity. Its subspace is that of cPCA* at another
-beta; cPCA* with its automatic beta is r = 0.25. "Within" subtracts the mean of each unit from both
-datasets. PCA++ takes rows of the same mouse, or of the same compound and concentration, as pairs.
-Missing values are replaced by the foreground's means of the features; PCPCA and CLVM need no
-replacement. SparseCPCA and CLVM are fitted for up to 5 components, PCPCA for up to 20 (5 with
-missing values), because more take too long here; a dash also stands where a method does not have so
-many components. CLVM has as many shared as salient variables.
+"Whitening r" is PCA in coordinates in which the identity equals the background's covariance plus r
+times its mean variance in every direction. Its subspace is the subspace of cPCA* at another beta.
+The automatic beta of cPCA* corresponds to r = 0.25. "Within" subtracts the mean of each unit from
+both datasets. PCA++ takes rows of the same mouse, or of the same compound and concentration, as
+pairs. Missing values are replaced by the foreground's means, except for PCPCA and CLVM, which
+accept them. SparseCPCA and CLVM are fitted for up to 5 components, and PCPCA for up to 20 (5 with
+missing values), because more take too long. A dash stands for these fits, and where a method does
+not have so many components. CLVM has as many shared as salient variables.
 
-Then the advice of `contrast_report`, which sees no labels, is compared with these figures. It must
-be within 0.02 of the best of its four methods in 80% of the places with an effect, and it must say
-"nothing to find" for at least 19 of 20 deals of each dataset without one.
+Then the advice of `contrast_report`, which sees no labels, is compared with these figures. A place
+is a dataset with an effect and a number of components. In at least 80% of the places the figure of
+the advised method must be within 0.02 of the best of the four methods that can be advised. For each
+kind of dataset without an effect, the advice must be "nothing to find" in at least 19 of 20 random
+draws.
 """
 
 from __future__ import annotations
@@ -65,8 +67,8 @@ ALPHAS = np.append(0.0, np.logspace(-1, 3, 9))
 RIDGES = (0.01, 0.1, 1.0)
 BEST = "cPCA, best alpha"
 NEIGHBOURS, CEILING = "all features, neighbours", "all features, with labels"
-TAKE_GAPS = ("PCPCA", "CLVM")  # missing values
-WITHIN = ("PCA", "cPCA", "cPCA*")  # are also taken within units
+TAKE_GAPS = ("PCPCA", "CLVM")  # methods that accept missing values
+WITHIN = ("PCA", "cPCA", "cPCA*")  # methods that are also fitted to data centred within units
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "track_record.md"
 ADVISED = {"PCA": "PCA", "cPCA": "cPCA", "cPCA*": "cPCA*", "whitening": "whitening 0.1"}
@@ -253,7 +255,7 @@ def advice_of(task: Task) -> tuple[Any, bool]:
 
 
 def judged(task: Task, found: Scores) -> tuple[str, str, list[bool]]:
-    """Return the advice as a row and in words, and where it is close to the best method."""
+    """Return the advice as a table row and in words, and for which k it is close to the best."""
     advice, something = advice_of(task)
     close, cells = [], []
     for k, name in zip(advice.n_components.tolist(), advice.advised, strict=True):
@@ -266,7 +268,10 @@ def judged(task: Task, found: Scores) -> tuple[str, str, list[bool]]:
 
 
 def methods_compared(found: dict[str, Scores]) -> list[str]:
-    """Return how often each method alone is close to the best of the four, by k."""
+    """Return a table of how often each single method is close to the best of the four, for each k.
+
+    Two lines that compare cPCA* with cPCA follow the table.
+    """
     lines = [f"| always | {' | '.join(f'k = {k}' for k in COMPONENTS)} | all |"]
     lines.append("|---" * (len(COMPONENTS) + 2) + "|")
     for name in ADVISED.values():

@@ -29,8 +29,8 @@ class DigitsOnPictures(NamedTuple):
 def digits_on_scenes(data: Path, n_samples: int = 5000, *, seed: int = 0) -> DigitsOnPictures:
     """Return digits at a quarter of their strength on crops of scenes, and crops of other scenes.
 
-    The seed decides which scenes hide the digits, as in the published scripts of PCPCA. There are
-    so few scenes that the result depends on the seed.
+    The seed decides which scenes are behind the digits, as in the published scripts of PCPCA. There
+    are so few scenes that the result depends on the seed.
     """
     mnist = np.load(data / "mnist" / "mnist_train_subset.npz")
     return _mixed(mnist, small_scenes(data), n_samples, seed)
@@ -54,10 +54,11 @@ def digits_on_photographs(n_samples: int = 4000, *, seed: int = 0) -> DigitsOnPi
 def over_deals(
     data: Path | None, measure: Callable[[DigitsOnPictures, int], Any]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield each kind of pictures with the results of `measure` on twelve assignments.
+    """Yield each kind of pictures with the results of `measure` for twelve random assignments.
 
-    Each assignment deals the pictures out anew to foreground and background. The results have one
-    row for each value that `measure` returns, and one column for each assignment.
+    Each assignment gives half of the pictures to the foreground and the others to the background.
+    The results have one row for each value that `measure` returns, and one column for each
+    assignment.
     """
     kinds = {"photographs": lambda seed: digits_on_photographs(seed=seed)}
     if data is not None:

@@ -93,7 +93,10 @@ def peak_memory() -> float:
 
 
 def excess(c_x: Any, c_y: Any, alphas: Any, components: Any) -> float:
-    """Return the largest sine between subspaces and LAPACK's, divided by the rounding bound."""
+    """Return the largest error of the given subspaces, divided by the bound of rounding errors.
+
+    The error at each alpha is the sine of the largest angle to the subspace that LAPACK finds.
+    """
     worst = 0.0
     for alpha, found in zip(alphas, components, strict=True):
         values, vectors = scipy.linalg.eigh(c_x - alpha * c_y)
@@ -107,7 +110,7 @@ def excess(c_x: Any, c_y: Any, alphas: Any, components: Any) -> float:
 def highest_level(n_sets: int) -> float:
     """Return the largest acceptable share of rejections at level 5% among null datasets.
 
-    It is 7% for 1,000 datasets or more. For fewer it is the share that a binomial count with
-    probability 5% exceeds once in 1,000 times.
+    It is 7% for 1,000 datasets or more. For fewer datasets it is the share that a test with a true
+    level of 5% exceeds with a probability of 0.1%.
     """
     return 0.07 if n_sets >= 1000 else float(binom.ppf(0.999, n_sets, 0.05) / n_sets)

@@ -1,4 +1,4 @@
-"""Print each result beside the paper's result or beside its bound, and record those that miss."""
+"""Print each result beside the paper's result or its bound, and record which results miss it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from contrast_core import ContrastWarning
 
-warnings.simplefilter("ignore", ContrastWarning)  # studies also use the extreme contrasts
+warnings.simplefilter("ignore", ContrastWarning)  # studies also use contrasts that are too strong
 
 
 class LeftOut(Exception):
@@ -22,7 +22,7 @@ class LeftOut(Exception):
 
 
 class Report:
-    """The printed rows of a study, and the names of those that miss their bound."""
+    """Prints the rows of a study, and holds the names of the rows that miss their bound."""
 
     def __init__(self) -> None:
         self.missed: list[str] = []

@@ -1,4 +1,4 @@
-"""Real data with known groups for the benchmarks; CONTRAST_DATA adds to the bundled datasets."""
+"""Real data with known groups for the benchmarks: bundled data, and data from CONTRAST_DATA."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def data_folder() -> Path | None:
 
 
 def larger_data() -> Path:
-    """Return the folder that CONTRAST_DATA names; a study that needs it is left out without it."""
+    """Return the folder that CONTRAST_DATA names, or raise LeftOut if it is not set."""
     folder = data_folder()
     if folder is None:
         raise LeftOut("CONTRAST_DATA does not name the folder of the larger data")
@@ -71,7 +71,7 @@ def kang_cells() -> ContrastData:
 
 
 def glioblastoma_cells() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return log1p of counts per 10,000, the patient and the treatment of cells of five tumours."""
+    """Return log1p of counts per 10,000, patient and treatment, for cells of five tumours."""
     import anndata
 
     adata = anndata.read_h5ad(ROOT / "tutorials" / "data" / "glioblastoma_panobinostat.h5ad")

@@ -22,7 +22,10 @@ N_ROWS, N_FEATURES = 24, 5
 
 
 def base(seed: int) -> Any:
-    """Return small whole numbers that every dtype holds; about half are 0, columns correlate."""
+    """Return whole numbers from 0 to about 120, which every numeric dtype can hold.
+
+    About half of them are 0, and the columns are correlated.
+    """
     rng = np.random.default_rng(seed)
     shared = rng.integers(0, 60, size=(N_ROWS, 1)) * rng.integers(0, 2, N_FEATURES)
     values = shared + rng.integers(0, [40, 30, 20, 60, 60], size=(N_ROWS, N_FEATURES))

@@ -1,8 +1,8 @@
 """Table of the public functions that take data, for the tests of unusual inputs.
 
-A subject returns results that do not depend on the unit and the origin of the data, where its
-method has this property. The expected results are those for plain float64 arrays. The tests of each
-method compare these results with NumPy.
+Each subject calls a function and returns results that do not depend on the unit or the origin of
+the data, unless its fields `units` and `origin` say otherwise. The expected results are the
+function's results for plain float64 arrays. Whether those are right is tested elsewhere.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ from tests.core.estimators import CASES, Case
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
-# Two computations of the same float64 moments differ by rounding, and the planted gaps are near 1.
+# Two computations of the same float64 moments differ by rounding only. The gaps between the planted
+# eigenvalues are near 1, so the subspaces differ by little more.
 SAME = 1e-10
 
 

@@ -1,4 +1,4 @@
-"""Tests of model files: exact values, small size, complete or absent, and never executed."""
+"""Tests of model files: they hold exact values, are small, and are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_wide_data_leave_neither_rows_nor_moments_in_a_file(tmp_path: Path) -> N
 
 
 def test_moments_of_wide_rows_within_donors_are_saved_as_matrices(tmp_path: Path) -> None:
-    """Check that the saved model has the path of the covariances within donors."""
+    """Check that paths from the saved moments are the paths of the covariances within donors."""
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(2, 30, 200))
     donors = np.repeat([0, 1, 2], [5, 10, 15])

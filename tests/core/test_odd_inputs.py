@@ -1,7 +1,8 @@
 """Tests of unusual data: every kind for the reader of data, a few for each public function.
 
-Results are those for plain arrays. An error is raised deliberately, and its message contains the
-name of the data and what was given. NumPy's warnings are errors, and the data stay unchanged.
+Valid data must give the results of plain arrays. Invalid data must be refused by a check of this
+package, whose message names the argument and shows what was given. NumPy's warnings are errors, and
+the data stay unchanged.
 """
 
 from __future__ import annotations

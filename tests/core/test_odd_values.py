@@ -132,7 +132,10 @@ def cpca_optimum(X: Any, Y: Any, solver: str) -> tuple[Any, Any, Any]:
 
 
 def star_optimum(X: Any, Y: Any) -> tuple[Any, Any, Any]:
-    """Return the solution of cPCA* with beta = 0.5, whose identity has the units of the data."""
+    """Return the solution of cPCA* with beta = 0.5.
+
+    The method adds an identity matrix to the covariance, so the solution depends on the unit.
+    """
     model = cc.CPCAStar(beta=0.5).fit(X, background=Y)
     within = (np.eye(X.shape[1]) + covariance(Y)) / 2
     root = np.linalg.inv(np.linalg.cholesky(within))

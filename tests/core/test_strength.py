@@ -18,7 +18,8 @@ from tests.core.test_contract import planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
-# The path solver is accurate to 1e-8; with gaps near 1, as here, the errors are rounding errors.
+# The path solver is accurate to 1e-8 in general. Here the eigenvalue gaps are near 1, so its errors
+# are only rounding errors.
 SAME = 1e-9
 
 
