@@ -1,4 +1,4 @@
-"""The documentation: `scripts/docs.sh` builds it, without network and with warnings as errors."""
+"""Configure Sphinx. `scripts/docs.sh` builds the pages offline, with warnings as errors."""
 
 from __future__ import annotations
 
@@ -57,16 +57,17 @@ autosummary_ignore_module_all = False
 autodoc_default_options = {"members": True, "inherited-members": True}
 autodoc_member_order = "groupwise"
 autodoc_typehints = "none"
-# torch is not part of a default installation; the reference is built without it.
+# torch is not part of a default installation, so the reference can be built without it.
 autodoc_mock_imports = [name for name in ("torch",) if importlib.util.find_spec(name) is None]
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
 napoleon_preprocess_types = False
-# A single backtick is a link where there is something to link to, code otherwise.
+# Text in single backticks becomes a link if there is a target, and code otherwise.
 default_role = "py:obj"
 smartquotes = False
-# Words in types, such as n_features, are attributes of several classes too.
+# Names in types, such as n_features, are also attributes of several classes, so Sphinx would warn
+# that these references are ambiguous.
 suppress_warnings = ["config.cache", "ref.python"]
 
 
@@ -98,11 +99,11 @@ def _slots(
 def _attributes(
     _app: Sphinx, _what: str, _name: str, _obj: object, _options: Any, lines: list[str]
 ) -> None:
-    """Give each attribute a field of its own, and escape the underscore at the end of its name.
+    """Give each attribute its own field, and escape the underscore at the end of its name.
 
     Napoleon does neither: `alpha_, strength_ : float` would become `strength` of the type `alpha,`.
     """
-    fields: list[list[str]] = []  # each with the lines that continue it
+    fields: list[list[str]] = []  # each field is a list of its first line and the lines below
     for line in lines:
         if fields and line.startswith(" ") and fields[-1][0].startswith((":ivar", ":vartype")):
             fields[-1].append(line)
@@ -119,7 +120,7 @@ def _attributes(
 
 
 def setup(app: Sphinx) -> None:
-    """Bring the notebooks here, and tell autodoc what to leave out."""
+    """Copy the notebooks into this folder and connect the handlers of autodoc's events."""
     _copy_tutorials()
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-docstring", _slots, priority=400)  # before napoleon

@@ -1,10 +1,10 @@
 """Draw the pictures of the documentation, from bundled and simulated data, into docs/pictures/.
 
-    python docs/draw.py              # all of them but cvae, half a minute
-    python docs/draw.py front alpha  # some of them
+    python docs/draw.py              # all pictures but cvae, in half a minute
+    python docs/draw.py front alpha  # only these pictures
 
-Each function draws the picture of its name. `front` and `cvae`, which trains networks with torch,
-are kept in the repository.
+Each function draws the picture with its name. The pictures `front` and `cvae` are kept in the
+repository. `cvae` trains networks and needs torch.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ KEPT = ("front", "cvae")
 DRAWINGS: dict[str, Callable[[], Any]] = {}
 PAGE = 7.2  # width of a page in inches
 CONTROL, TREATED, OTHER = "#0072b2", "#d55e00", "#56b4e9"
-GROUPS = ["#009e73", "#cc79a7", "#e69f00", "#332288"]  # groups that are no conditions
+GROUPS = ["#009e73", "#cc79a7", "#e69f00", "#332288"]  # for groups other than conditions
 METHODS = {"PCA": "0.5", "cPCA": "#332288"}
 GREY = "0.8"
 MICE = {"Control": ("control", CONTROL), "Ts65Dn": ("Down syndrome model", TREATED)}
 
 
 def drawing(draw: Callable[[], Any]) -> Callable[[], Any]:
-    """Enter a function into the list of drawings."""
+    """Add a function to the drawings that `main` knows by name."""
     DRAWINGS[draw.__name__] = draw
     return draw
 
@@ -69,7 +69,7 @@ def panels(n: int, height: float = 2.6) -> Any:
 
 
 def bare(ax: Any, title: str, xlabel: str = "", ylabel: str = "") -> None:
-    """Set title and labels and remove the ticks, whose values mean nothing here."""
+    """Set title and labels and remove the ticks, because their values have no meaning."""
     ax.set(xticks=[], yticks=[], title=title, xlabel=xlabel, ylabel=ylabel)
     for side in ax.spines.values():
         side.set_visible(True)
@@ -83,7 +83,7 @@ def points(ax: Any, scores: np.ndarray, labels: np.ndarray, groups: dict[Any, An
 
 
 def legend_below(ax: Any, title: str | None = None) -> None:
-    """Name the colours of a panel below the figure, where they cover nothing."""
+    """Place the legend of a panel below the figure, where it covers no points."""
     handles, names = ax.get_legend_handles_labels()
     ax.figure.legend(
         handles,
@@ -97,7 +97,7 @@ def legend_below(ax: Any, title: str | None = None) -> None:
 
 @drawing
 def front() -> None:
-    """What PCA shows and what a contrast shows: animals, and an image."""
+    """Draw PCA beside contrastive PCA of mice, and an image beside its denoised form."""
     mice = load_mouse_protein()
     cpca = CPCA(n_components=2).fit(mice.foreground, background=mice.background)
     field = cells_behind_fringes((448, 448))
@@ -117,7 +117,7 @@ def front() -> None:
 
 @drawing
 def mice() -> None:
-    """Two components of PCA and of cPCA."""
+    """Draw the mice in two components of PCA and of cPCA."""
     data = load_mouse_protein()
     cpca = CPCA(n_components=2).fit(data.foreground, background=data.background)
     axes = panels(2, 3.6)
@@ -130,7 +130,7 @@ def mice() -> None:
 
 @drawing
 def alpha() -> None:
-    """Four groups at four strengths: each shows another split."""
+    """Draw four groups at four strengths, each of which shows another split."""
     data = make_four_groups()
     path = contrast_path(data.foreground, background=data.background)
     names = {i: (f"group {i + 1}", GROUPS[i]) for i in range(4)}
@@ -146,7 +146,7 @@ def alpha() -> None:
 
 @drawing
 def background() -> None:
-    """A cell type that the background lacks looks like an effect."""
+    """Show that a cell type that the background lacks looks like an effect."""
     rng = np.random.default_rng(0)
     kinds, n = 3, 900
     centres = np.zeros((kinds, 20))
@@ -154,7 +154,7 @@ def background() -> None:
     kind = rng.integers(0, kinds, n)
     treated = np.arange(n) >= n // 2
     X = centres[kind] + rng.normal(size=(n, 20))
-    X[:, 5] += 3 * treated  # the effect: one feature, in all kinds alike
+    X[:, 5] += 3 * treated  # the effect: one feature changes equally in all cell types
     groups = {
         0: ("control", CONTROL),
         1: ("treated", TREATED),
@@ -180,15 +180,15 @@ def background() -> None:
 
 @drawing
 def reference_cells() -> None:
-    """A treatment shifts all cells and spreads some; each choice of foreground finds one effect."""
+    """Draw the first component with and without the reference cells in the foreground."""
     rng = np.random.default_rng(0)
     n = 300
     X = rng.normal(size=(2 * n, 20))
     treated = np.arange(2 * n) >= n
     responds = treated & (rng.random(2 * n) < 0.5)
-    X[:, 0] += 4 * treated  # every treated cell
-    X[:, 1] += 4 * responds  # half of the treated cells
-    X[:, 2] += 6 * rng.normal(size=2 * n)  # what cells differ by anyway
+    X[:, 0] += 4 * treated  # the treatment shifts every treated cell
+    X[:, 1] += 4 * responds  # half of the treated cells also respond
+    X[:, 2] += 6 * rng.normal(size=2 * n)  # cells differ in this feature in both conditions
     both, without = (
         CPCA(1).fit(rows, background=X[~treated]).transform(X)[:, 0] for rows in (X, X[treated])
     )
@@ -211,7 +211,7 @@ def reference_cells() -> None:
 
 @drawing
 def components() -> None:
-    """Real components have larger values than the components of relabelled data."""
+    """Draw statistics of components, where real ones exceed those of relabelled data."""
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(2, 300, 15))
     shared = rng.normal(size=(2, 300, 1))
@@ -238,7 +238,7 @@ def components() -> None:
 
 @drawing
 def how_many() -> None:
-    """How far the component is from the truth, over the number of rows."""
+    """Draw the angle between a component and the true direction over the number of rows."""
     rng = np.random.default_rng(0)
     n_features, rows = 100, np.array([50, 100, 200, 400, 800, 1600, 3200])
     truth = np.eye(n_features)[:1]
@@ -269,7 +269,7 @@ def how_many() -> None:
 
 @drawing
 def cells() -> None:
-    """Tumour cells with and without a drug, in two components of PCA and of cPCA."""
+    """Draw tumour cells with and without a drug in two components of PCA and of cPCA."""
     import anndata
     import scanpy as sc
 
@@ -278,7 +278,8 @@ def cells() -> None:
     adata = anndata.read_h5ad(HERE.parent / "tutorials/data/glioblastoma_panobinostat.h5ad")
     sc.pp.normalize_total(adata, target_sum=1e4)
     sc.pp.log1p(adata)
-    adata = adata[np.random.default_rng(0).permutation(adata.n_obs)].copy()  # none on top
+    # In random order, no condition covers the other.
+    adata = adata[np.random.default_rng(0).permutation(adata.n_obs)].copy()
     treated = (adata.obs["condition"] == "panobinostat").to_numpy()
     groups = {False: ("control", CONTROL), True: ("drug (panobinostat)", TREATED)}
     axes = panels(2, 3.6)
@@ -293,7 +294,7 @@ def cells() -> None:
 
 @drawing
 def frames() -> None:
-    """Digits on photographs: noisy, by PCA, by projection, by the frame filter, clean."""
+    """Draw digits on photographs: noisy, denoised by three methods, and clean."""
     digits = digits_on_photos(2000)
     filtered = FrameBackgroundRemover(digits.frame_shape).fit(
         digits.foreground, background=digits.background
@@ -316,7 +317,7 @@ def frames() -> None:
 
 @drawing
 def fringes() -> None:
-    """An image, freed of its background, and what was removed."""
+    """Draw an image with fringes, the denoised image, the removed background and the truth."""
     image, clean, empty = cells_behind_fringes((448, 448))
     result = suppress_background(image, empty)
     shown = {
@@ -334,7 +335,7 @@ def fringes() -> None:
 
 @drawing
 def sparse() -> None:
-    """The loadings of dense and of sparse components."""
+    """Draw the loadings of dense and of sparse components."""
     data = make_sparse_groups()
     dense = CPCA(2).fit(data.foreground, background=data.background)
     few = SparseCPCA(2, n_features_to_select=15).fit(data.foreground, background=data.background)
@@ -352,7 +353,7 @@ def sparse() -> None:
 
 @drawing
 def kernel() -> None:
-    """Rings: a contrast that no straight direction shows."""
+    """Draw two rings, which kernel cPCA separates but no linear direction does."""
     rng = np.random.default_rng(0)
     n = 300
     label = np.repeat([0, 1], n // 2)
@@ -377,7 +378,7 @@ def kernel() -> None:
 
 @drawing
 def missing() -> None:
-    """Mice with 60% of the values removed: two components all the same."""
+    """Draw the mice in two components with none, 30% and 60% of the values removed."""
     raw = load_mouse_protein(raw=True)
     rng = np.random.default_rng(0)
     axes = panels(3, 2.8)
@@ -395,7 +396,7 @@ def missing() -> None:
 
 @drawing
 def latent() -> None:
-    """CLVM: what both sets share, and what only the foreground has."""
+    """Draw the mice in the shared and in the salient latent variables of CLVM."""
     data = load_mouse_protein()
     model = CLVM(n_shared=2, n_salient=2).fit(data.foreground, background=data.background)
     axes = panels(2, 3.6)
@@ -408,7 +409,7 @@ def latent() -> None:
 
 @drawing
 def pairs() -> None:
-    """Two views of the same objects: PCA shows the background, PCA++ what the views share."""
+    """Draw two views of the same objects in two components of PCA and of PCA++."""
     rng = np.random.default_rng(0)
     n, n_features = 400, 60
     group = rng.integers(0, 3, n)
@@ -433,7 +434,7 @@ def pairs() -> None:
 
 @drawing
 def online() -> None:
-    """A stream of rows: the projection turns towards that of all rows at once."""
+    """Draw how the components of a stream approach the components of all rows at once."""
     data = load_mouse_protein()
     X = np.vstack([data.foreground, data.background])
     inside = np.repeat([True, False], [len(data.foreground), len(data.background)])
@@ -459,7 +460,7 @@ def online() -> None:
 
 @drawing
 def enough() -> None:
-    """How well two to five components know the genotype of mice they have not seen."""
+    """Draw how well one to six components predict the genotype of left-out mice."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     from sklearn.model_selection import GroupKFold
 
@@ -494,7 +495,7 @@ def enough() -> None:
 
 @drawing
 def track_record() -> None:
-    """Draw the table of the track record: the share classified correctly over the components."""
+    """Draw the table of the track record: accuracy over the number of components."""
     page = (HERE / "track_record.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in page.split("<!-- TABLE -->")[1].splitlines()]
     sizes = [int(cell.split("=")[1]) for cell in rows[1][2:]]
@@ -529,7 +530,7 @@ def track_record() -> None:
             if method not in methods:
                 continue
             k, mean, half = methods[method]
-            if method == "all features, with labels":  # one figure, whatever the components
+            if method == "all features, with labels":  # one value, drawn as a horizontal line
                 k, mean = sizes, np.repeat(mean, len(sizes))
             ax.plot(k, mean, label=method, markersize=4, linewidth=1.4, **style)
             if method in ("PCA", "cPCA*"):
@@ -540,7 +541,8 @@ def track_record() -> None:
         ax.minorticks_off()
     for ax in axes.flat[len(datasets) :]:
         ax.set_axis_off()
-    axes.flat[len(datasets) - 2].tick_params(labelbottom=True)  # the last of the other column
+    # The last panel of the other column needs tick labels, too.
+    axes.flat[len(datasets) - 2].tick_params(labelbottom=True)
     figure.supxlabel("components")
     figure.supylabel("classified correctly")
     every: dict[str, Any] = {}
@@ -552,7 +554,7 @@ def track_record() -> None:
 
 @drawing
 def cvae() -> None:
-    """Frames, what a contrastive autoencoder adds and draws, and new digits in two dimensions."""
+    """Draw frames before and after denoising, sampled frames, and left-out digits in 2D."""
     from contrast_core import CVAE
 
     data = digits_on_photos(5000)
@@ -580,7 +582,7 @@ def cvae() -> None:
 
 
 def main() -> None:
-    """Draw the pictures that are named, or all of them."""
+    """Draw the pictures that the command line names, or all but `cvae`."""
     PICTURES.mkdir(exist_ok=True)
     plt.style.use(HERE / "pictures.mplstyle")
     for name in sys.argv[1:] or [name for name in DRAWINGS if name != "cvae"]:
