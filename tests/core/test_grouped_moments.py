@@ -113,18 +113,6 @@ def test_selections_of_rows_keep_their_groups_and_weights() -> None:
     assert off(some.merge(others).within.covariance, whole.within.covariance) < 1e-13
 
 
-def test_a_group_of_one_row_and_one_without_weight_do_no_harm() -> None:
-    X, codes, _ = study(3.0)
-    codes[0], weights = 99, np.ones(N)
-    weights[codes == 4] = 0.0
-    moments = SecondMoments.from_data(X, groups=codes, sample_weight=weights)
-    assert 4 not in moments.groups.tolist()
-    assert 99 in moments.groups.tolist()
-    _, within, between = parts_by_definition(X, codes, weights)
-    assert off(moments.within.covariance, within) < 1e-12
-    assert off(moments.between.covariance, between) < 1e-12
-
-
 def test_between_against_within_is_fisher_discriminant_analysis() -> None:
     rng = np.random.default_rng(0)
     classes = rng.choice(4, size=400, p=[0.4, 0.3, 0.2, 0.1])

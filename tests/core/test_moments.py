@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,6 @@ def rows() -> Any:
     return values
 
 
-def test_it_is_the_covariance_divided_by_n(rows: Any) -> None:
-    moments = SecondMoments.from_data(rows)
-    assert (moments.n_samples, moments.n_features) == (N, D)
-    np.testing.assert_allclose(moments.mean, rows.mean(axis=0))
-    np.testing.assert_allclose(moments.covariance, np.cov(rows.T, bias=True), rtol=1e-12)
-    assert moments.total_variance == pytest.approx(rows.var(axis=0).sum())
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_data_of_every_kind_have_the_moments_of_their_rows(
     rows: Any, kind: str, tmp_path: Path
@@ -47,18 +40,27 @@ def test_data_of_every_kind_have_the_moments_of_their_rows(
         assert_same_moments(moments, SecondMoments.from_data(np.delete(rows[mask], 2, axis=1)))
 
 
-def test_chunks_and_merged_parts_agree_with_the_whole(rows: Any) -> None:
-    whole = SecondMoments.from_data(rows)
-    chunks = [rows[:0], sp.csc_matrix(rows[:9]), rows[9:200], sp.csr_array(rows[200:])]
-    assert_same_moments(SecondMoments.from_chunks(chunks), whole)
-    assert_same_moments(SecondMoments.from_chunks(np.array_split(rows, 40)), whole)
-    parts = [SecondMoments.from_data(part) for part in (rows[:1], rows[1:30], rows[30:])]
-    merged = parts[0].merge(parts[1]).merge(parts[2])
-    assert_same_moments(merged, whole)
-    assert_same_moments(pickle.loads(pickle.dumps(merged)), merged, rtol=0)
-    apart = SecondMoments.from_parts([rows_of(rows).take(slice(0, 99)), rows_of(rows.copy())])
-    assert_same_moments(apart[0], SecondMoments.from_data(rows[:99]))
-    assert_same_moments(apart[1], whole)
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_chunks_are_read_in_the_callers_thread_and_may_be_overwritten(
+    rows: Any, device: str | None
+) -> None:
+    """Check a reader that fills one array repeatedly and is not safe for threads."""
+    if device:
+        pytest.importorskip("torch", reason="torch is not installed")
+    rows = rows.astype(np.float32)
+    kinds: list[Any] = [np.asarray, sp.csr_array, np.float32, sp.csc_matrix]
+
+    def reader() -> Iterator[Any]:
+        buffer = np.empty((100, D))
+        for i in range(0, N, 100):
+            assert threading.current_thread() is threading.main_thread()
+            buffer[:] = rows[i : i + 100]
+            chunk = kinds[i // 100 % 4](buffer)
+            yield rows_of(chunk, elements=64 * D)
+            (chunk.data if sp.issparse(chunk) else chunk)[:] = np.nan
+
+    found = SecondMoments.from_chunks(reader(), device=device)
+    assert_same_moments(found, SecondMoments.from_data(rows.astype(float)))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

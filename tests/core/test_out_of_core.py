@@ -123,19 +123,6 @@ def test_threads_change_nothing(rows: Any) -> None:
         np.testing.assert_array_equal(moments.covariance, several[0].covariance)
 
 
-def test_chunks_are_read_in_the_callers_thread_into_a_buffer_of_its_own(rows: Any) -> None:
-    """Check a reader that fills one array repeatedly and is not safe for threads."""
-
-    def reader() -> Iterator[Any]:
-        buffer = np.empty((250, D), np.float32)
-        for start in range(0, N, 250):
-            assert threading.current_thread() is threading.main_thread()
-            buffer[:] = rows[start : start + 250]
-            yield small(buffer)
-
-    assert_same_moments(SecondMoments.from_chunks(reader()), SecondMoments.from_data(rows))
-
-
 def test_an_error_while_reading_leaves_no_thread_and_no_limit_behind(rows: Any) -> None:
     def reader() -> Iterator[Any]:
         yield from (small(rows), rows)

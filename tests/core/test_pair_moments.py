@@ -36,23 +36,6 @@ def assert_same(a: PairMoments, b: PairMoments, atol: float = 1e-11) -> None:
             np.testing.assert_allclose(getattr(ours, of), getattr(theirs, of), rtol=0, atol=atol)
 
 
-def test_they_are_what_their_names_say(pair: Any) -> None:
-    X, P = pair
-    moments = PairMoments.from_data(X, P)
-    x, p = X - X.mean(axis=0), P - P.mean(axis=0)
-    assert moments.n_pairs == 600
-    assert moments.n_features == 7
-    for found, rows in (
-        (moments.average, (X + P) / 2),
-        (moments.difference, (X - P) / 2),
-        (moments.first, X),
-    ):
-        np.testing.assert_allclose(found.mean, rows.mean(axis=0))
-        np.testing.assert_allclose(found.covariance, np.cov(rows.T, bias=True), atol=1e-11)
-    cross = (x.T @ p + p.T @ x) / 1200
-    np.testing.assert_allclose(moments.cross_moment(exchangeable=False), cross, atol=1e-11)
-
-
 def test_chunks_and_merged_parts_agree_with_the_whole(pair: Any) -> None:
     X, P = pair
     whole = PairMoments.from_data(X, P)
@@ -99,22 +82,6 @@ def test_stored_views_are_read_in_blocks(
         exact = clone(estimator).fit(X, positive=P)
         assert subspace_error(found.components_, exact.components_) < 1e-10
         np.testing.assert_allclose(found.transform(x), exact.transform(X), atol=1e-9)
-
-
-def test_both_forms_are_those_of_their_definition(pair: Any) -> None:
-    X, P = pair
-    moments = PairMoments.from_data(X, P)
-    both_ways = PairMoments.from_data(np.vstack([X, P]), np.vstack([P, X]))
-    pooled, first = moments.second_moments(), moments.second_moments(exchangeable=False)
-    assert (pooled.n_samples, first.n_samples) == (1200, 600)
-    for found, rows in ((pooled, np.vstack([X, P])), (first, X)):
-        np.testing.assert_allclose(found.mean, rows.mean(axis=0))
-        np.testing.assert_allclose(found.covariance, np.cov(rows.T, bias=True), atol=1e-11)
-    literal = both_ways.cross_moment(exchangeable=False)
-    np.testing.assert_allclose(moments.cross_moment(), literal, atol=1e-11)
-    without = PairMoments(moments.average, moments.difference)
-    with pytest.raises(ValueError, match="do not hold `first`"):
-        without.second_moments(exchangeable=False)
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
@@ -198,3 +165,6 @@ def test_views_must_match(pair: Any, kind: str, tmp_path: Path) -> None:
         PairMoments.from_chunks([(X, P), (X[:, :5], P[:, :5])])
     with pytest.raises(ValueError, match=r"X has no rows \(n_samples=0\)"):
         PairMoments.from_chunks([])
+    moments = PairMoments.from_data(X, P)
+    with pytest.raises(ValueError, match="do not hold `first`"):
+        PairMoments(moments.average, moments.difference).second_moments(exchangeable=False)

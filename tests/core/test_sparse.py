@@ -16,7 +16,6 @@ from threadpoolctl import threadpool_limits
 from contrast_core import CPCA, SecondMoments
 from contrast_core.moments import (
     _kernels,
-    _sparse,
     _sparse_within,
     product_moments,
     span_moments,
@@ -64,17 +63,6 @@ def test_moments_are_those_of_dense_rows(kind: Any, dtype: Any) -> None:
     moments = SecondMoments.from_data(blocked(rows))
     assert_close(moments.covariance, covariance(rows))
     np.testing.assert_allclose(moments.mean, rows.toarray().mean(axis=0, dtype=float), rtol=1e-12)
-
-
-def test_chunks_of_any_kind_add_up_and_may_be_overwritten() -> None:
-    rows = counts()
-
-    def chunks() -> Any:
-        for part in (rows[:700].copy(), rows[700:900].toarray(), rows[900:900], rows[900:].tocsc()):
-            yield blocked(part)
-            (part.data if sp.issparse(part) else part)[:] = np.nan
-
-    assert_close(SecondMoments.from_chunks(chunks()).covariance, covariance(rows))
 
 
 @pytest.mark.parametrize("alpha", ["auto", 1.0])
@@ -164,17 +152,6 @@ def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch)
         fitted = CPCA(alpha=1.0, solver=solver, random_state=0)  # type: ignore[arg-type]
         fitted.fit(rows_of(x, elements=1), background=rows_of(y, elements=1))
     assert 0 < max(n_columns for _, n_columns in shapes) <= 256
-
-
-@pytest.mark.parametrize("n_threads", [1, 2])
-def test_the_gram_matrix_of_sparse_rows(n_threads: int) -> None:
-    rows = counts(400, 900)
-    filled = np.arange(900) % 7 == 0
-    with ThreadPoolExecutor(n_threads) as pool:
-        gram = _sparse.sparse_gram(rows, filled, pool, n_threads)
-    kept = rows.toarray()[:, ~filled]
-    np.testing.assert_allclose(np.triu(gram), np.triu(kept @ kept.T), rtol=1e-12)
-    assert gram.flags.f_contiguous
 
 
 @pytest.mark.parametrize("full", [0.02, 0.4])

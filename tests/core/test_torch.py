@@ -90,21 +90,6 @@ def test_the_scatter_is_summed_in_panels(pair: Any, device: str, precision: Any)
     np.testing.assert_array_equal(found, found.T)
 
 
-def test_chunks_may_change_their_dtype_and_be_overwritten(pair: Any) -> None:
-    buffer = np.empty((100, 12))
-
-    def chunks() -> Any:
-        for i in range(0, 700, 100):
-            buffer[:] = pair[0][i : i + 100]
-            yield small(buffer.astype(np.float32) if i == 300 else buffer)
-            buffer[:] = np.nan
-
-    rows = pair[0].copy()
-    rows[300:400] = rows[300:400].astype(np.float32)
-    found = SecondMoments.from_chunks(chunks(), device="cpu")
-    assert_same_moments(found, SecondMoments.from_data(rows))
-
-
 @on_each_device
 def test_single_precision_is_float32_whatever_the_process_allows(pair: Any, device: str) -> None:
     rows = torch.as_tensor(pair[0], device=device)
