@@ -1,11 +1,11 @@
 """Write the repository's public address wherever a release needs it, or say where it is missing.
 
-python scripts/address.py                                 # fails, in words, where it is missing
+python scripts/address.py                                 # fails and says where it is missing
 python scripts/address.py https://github.com/OWNER/NAME   # writes it
 
 The address is written into `[project.urls]`, into CITATION.cff, and into the substitutions of
 pyproject.toml. With these substitutions the links and pictures of the README work on a package
-index. Until the address is written, the README on a package index has neither.
+index. Until then, the README on a package index has no links and no pictures.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LINK = r"\[([^\]]*)\]\((?!https://)([^)]*)\)"  # to a path of the repository; with ! a picture
+LINK = r"\[([^\]]*)\]\((?!https://)([^)]*)\)"  # link to a path of the repository
 
 
 def substitutions(address: str) -> str:

@@ -1,6 +1,7 @@
 """Rebuild the files in contrast_core/datasets/data from their sources.
 
-Needs Pillow, scikit-image, scikit-learn and, in $CONTRAST_DATA, the larger real data:
+The script needs Pillow, scikit-image and scikit-learn. $CONTRAST_DATA is the folder of the larger
+real data:
 
     CONTRAST_DATA=... python scripts/build_bundled_data.py
 """
@@ -16,7 +17,7 @@ from PIL import Image
 SOURCE = Path(os.environ["CONTRAST_DATA"])
 TARGET = Path(__file__).parents[1] / "contrast_core" / "datasets" / "data"
 SIDE = 100
-# Every second photograph, from the first on, is for the foreground, the others for the background.
+# The first, third, fifth, ... photograph belongs to the foreground, the others to the background.
 PHOTOGRAPHS = {
     "camera": "skimage/data/camera.png",
     "coffee": "skimage/data/coffee.png",
@@ -34,7 +35,7 @@ PHOTOGRAPHS = {
 
 
 def photograph(path: str) -> np.ndarray:
-    """Return the middle square of a picture in grey, with the short side resized to SIDE."""
+    """Return the central square of a picture in grey, resized to SIDE x SIDE pixels."""
     package, _, inside = path.partition("/")
     with Image.open(files(package).joinpath(inside)) as picture:
         grey = picture.convert("L")

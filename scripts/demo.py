@@ -24,7 +24,7 @@ CELLS = ROOT / "tutorials" / "data"
 
 
 def mice() -> None:
-    """Mouse proteins: Down syndrome or not, in two components; the labels are not used."""
+    """Mouse proteins: two components, found without labels, show which mice have Down syndrome."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     from sklearn.model_selection import GroupKFold
 
@@ -87,7 +87,7 @@ def cells() -> None:
 
 
 def mixing() -> None:
-    """Blood cells with and without interferon: PCA++ leaves the cell types and mixes the rest."""
+    """Blood cells with and without interferon: PCA++ mixes conditions, not cell types."""
     import scanpy as sc
 
     import scanpy_ext as cx
@@ -117,7 +117,7 @@ def mixing() -> None:
 
 
 def fringes() -> None:
-    """Cells behind fringes: an empty corner of the image is all that is given."""
+    """Cells behind fringes: an empty corner of the image shows the background."""
     from contrast_core.datasets import cells_behind_fringes
     from contrast_core.images import suppress_background
 
@@ -140,7 +140,7 @@ def fringes() -> None:
 
 
 def frames() -> None:
-    """Digits hidden on photographs: frames cleaned, and which pixels a component looks at."""
+    """Digits hidden on photographs: denoised frames, and maps of the components' weights."""
     from contrast_core import CPCA
     from contrast_core.datasets import digits_on_photos
     from contrast_core.images import FrameBackgroundRemover, weight_maps
@@ -179,7 +179,7 @@ def frames() -> None:
 
 
 def _pca_of_patches(image: np.ndarray) -> np.ndarray:
-    """Return an image rebuilt from four principal components of its patches."""
+    """Return an image reconstructed from four principal components of its patches."""
     from contrast_core import CPCA
     from contrast_core.images import Patches
 
@@ -206,7 +206,7 @@ def _log_counts(name: str) -> AnnData:
 
 
 def _panels(rows: int, columns: int, name: str, size: float = 3.5) -> np.ndarray:
-    """Return the axes of a figure, always in two dimensions."""
+    """Return the axes of a figure as an array of shape (rows, columns)."""
     from matplotlib import pyplot as plt
 
     _, axes = plt.subplots(
@@ -230,7 +230,7 @@ def _save(name: str) -> None:
 
 
 def napari() -> None:
-    """Cells behind fringes in the napari window: noisy, by PCA, and with the background removed."""
+    """Cells behind fringes in napari: the noisy image, PCA, and the background removed."""
     from napari import Viewer
     from napari.qt import get_qapp
 
@@ -248,7 +248,8 @@ def napari() -> None:
         application.processEvents()
         time.sleep(0.01)
     print(f"   {widget.status.text}")
-    grid = viewer.canvas.grid if hasattr(viewer, "canvas") else viewer.grid  # napari before 0.9
+    # Before version 0.9 of napari, the viewer has no `canvas`.
+    grid = viewer.canvas.grid if hasattr(viewer, "canvas") else viewer.grid
     viewer.layers.remove("background")
     noisy = viewer.layers["cells behind fringes"]
     noisy.visible = True
@@ -265,10 +266,10 @@ def napari() -> None:
 
 
 def main() -> None:
-    """Run the parts and say how long each took."""
+    """Run all parts, and print how long each took."""
     OUTPUT.mkdir(exist_ok=True)
     mpl.use("Agg")
-    warnings.simplefilter("ignore", ContrastWarning)  # of components without contrast
+    warnings.simplefilter("ignore", ContrastWarning)  # some components have no contrast
     for number, part in enumerate((mice, cells, mixing, fringes, frames, napari), start=1):
         print(f"{number}. {part.__doc__}", flush=True)
         start = time.perf_counter()

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the three packages on real data, also on a bare machine, and saves pictures in demo-output/.
+# Runs the three packages on real data and saves pictures in demo-output/. It first installs whatever is
+# missing, so it also works on a new machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws the pictures of the documentation and builds it into docs/_build/html. Warnings are errors.
+# Draws the pictures of the documentation and builds its pages in docs/_build/html. Warnings are errors.
 # The build needs no network. Arguments go to sphinx.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,17 +1,18 @@
-"""How many small errors in the code do the tests notice?
+"""Measure how many small errors in the code the tests notice.
 
     python scripts/mutants.py contrast_core/rows contrast_core/moments --number 60 --seed 0
 
 The script draws mutations at random from the given files and folders. A mutation changes an
 operator, a comparison, a constant, an axis or a sign, swaps minimum and maximum, or removes a
-statement. Each is applied to a copy of the project, and the tests that execute the mutated line are
-run. The script prints the share of mutations that is caught, and every survivor. A survivor that
-changes no result is listed in `mutants.toml` with the reason, and is not counted. The exit status
-is 1 if the share is below `--least`.
+statement. The script applies one mutation at a time to a copy of the project, and runs the tests
+that execute the mutated line. It prints the share of mutations that make a test fail, and lists the
+mutations that survive. `mutants.toml` lists mutations that change no result, with the reason. They
+are not counted. The exit status is 1 if the share is below `--least`.
 
 The script measures once, with coverage contexts, which tests execute a line, and keeps the result
-in `--coverage`. Machine code of numba is not traced, so a line without tests is tested by all tests
-of its file. The script needs the extra `test`, and a system that can fork processes.
+in `--coverage`. Coverage cannot trace the machine code of numba. Therefore all tests of a file are
+run for a line that no test seems to execute. The script needs the extra `test`, and a system that
+can fork processes.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def mutations(path: Path, root: Path = ROOT) -> list[Mutation]:
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that compute, without annotations, decorators and error messages."""
+    """Yield all nodes except annotations, decorators and error messages."""
     yield node
     left_out = {"annotation", "returns", "decorator_list", "type_params"}
     for name, value in ast.iter_fields(node):
@@ -139,7 +140,7 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def measured(data_file: Path, packages: list[Path], tests: list[str]) -> coverage.CoverageData:
-    """Return which tests execute each line, read from the file if it exists."""
+    """Return the tests that execute each line, read from `data_file` if this file exists."""
     if not data_file.exists():
         print("mutants: measuring which tests execute which line", file=sys.stderr)
         folders = [path if path.is_dir() else path.parent for path in packages]
@@ -156,7 +157,10 @@ def measured(data_file: Path, packages: list[Path], tests: list[str]) -> coverag
 
 
 class Chooser:
-    """The tests that execute a line, those that execute the fewest lines first."""
+    """Function that returns the tests of a mutated line, starting with the smallest tests.
+
+    The size of a test is the number of lines that it executes.
+    """
 
     def __init__(self, data: coverage.CoverageData, most: int) -> None:
         self.most = most
@@ -180,7 +184,7 @@ class Chooser:
 
 
 def outcome(root: Path, tests: list[str], seconds: float) -> str:
-    """Run the tests in a process of their own: "survived", "caught" or "timed out"."""
+    """Run the tests in a new process, and return "survived", "caught" or "timed out"."""
     child = os.fork()
     if child == 0:
         os.chdir(root)
@@ -253,7 +257,7 @@ def main(arguments: list[str] | None = None) -> int:
                 listed[state].append(f"{mutation}  ({reason or f'{len(tests)} tests'})")
             print(f"{number}/{len(drawn)} {state} {mutation}", file=sys.stderr, flush=True)
     counted = len(drawn) - states["same"]
-    caught = states["caught"] + states["timed out"]  # an endless loop is noticed as well
+    caught = states["caught"] + states["timed out"]  # a test that never ends is noticed too
     print(f"{caught} of {counted} mutations caught ({caught / max(counted, 1):.0%})")
     titles = ("Survivors", "Caught by the time limit, or slow", "Change no result")
     for title, lines in zip(titles, listed.values(), strict=True):
@@ -263,5 +267,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.dont_write_bytecode = True  # a mutated file may be as old and as long as the one before
+    # Python would reuse the bytecode of an earlier mutation if age and length of the files agree.
+    sys.dont_write_bytecode = True
     sys.exit(main())

@@ -2,10 +2,11 @@
 
     xvfb-run -a -s "-screen 0 1600x1000x24 -noreset" python scripts/napari_window.py [FOLDER]
 
-Every click of the mouse is counted where it is made: on menus, whose submenus open by hovering, on
-buttons, and to drag the box. The script prints how many clicks each sample took, and the error of
-the result. Bounds: five clicks and .08 for cells behind fringes, three clicks for digits on
-photographs and five with their weights, four for two layers of cold atoms.
+The script counts the clicks of the mouse on menus and buttons, and one click for the drag of a box.
+Submenus open when the mouse hovers over them, which takes no click. The script prints how many
+clicks each sample took, and the relative error of the result for cells behind fringes. The bounds
+are five clicks and an error of .08 for cells behind fringes, three clicks for digits on photographs
+(five with their weights), and four clicks for two layers of cold atoms.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TITLE = "Contrastive denoising"
 
 
 class Hands:
-    """A mouse that counts its clicks, and a camera."""
+    """Actions of a user, with a count of the clicks and pictures of the window."""
 
     def __init__(self, viewer: Viewer, folder: Path, name: str) -> None:
         self.viewer, self.folder, self.name = viewer, folder, name
@@ -48,7 +49,7 @@ class Hands:
         print(f"   {path}")
 
     def picture_of_screen(self, step: str) -> None:
-        """Take a picture of the screen, with menus, which a picture of the window leaves out."""
+        """Save a picture of the screen, because a picture of the window lacks the open menus."""
         self.wait()
         self.pictures += 1
         path = self.folder / f"{self.name}-{self.pictures}-{step}.png"
@@ -56,7 +57,7 @@ class Hands:
         print(f"   {path}")
 
     def choose(self, *path: str) -> None:
-        """Click on a menu, hover to its submenus, and click on the last entry: two clicks."""
+        """Open a menu, hover over its submenus, and choose the last entry, all with two clicks."""
         bar = self.window.menuBar()
         action = self._entry(bar, path[0])
         self._click(bar, bar.actionGeometry(action).center())
@@ -86,22 +87,24 @@ class Hands:
 
     def press(self, button) -> None:
         where = button.native.rect().center()
-        self._click(button.native, QPoint(min(where.x(), 20), where.y()))  # on a tick box's mark
+        # A tick box may be wider than its mark and text, so the click goes to its left end.
+        self._click(button.native, QPoint(min(where.x(), 20), where.y()))
         self.wait()
 
     def pick(self, box, text: str) -> None:
-        """Open a box and click on one of its entries: two clicks."""
+        """Open a combo box and choose one of its entries, with two clicks."""
         native = box.native
         self._click(native, native.rect().center())
         view = native.view()
         self.wait(view.isVisible, 5)
-        self.wait(seconds=1.0)  # Qt ignores a click that comes at once: the end of the first one
+        # Qt ignores a click that follows at once, because it takes it for the end of the first one.
+        self.wait(seconds=1.0)
         index = native.model().index(native.findText(text), 0)
         self._click(view.viewport(), view.visualRect(index).center())
         self.wait()
 
     def drag(self, first: tuple[float, float], last: tuple[float, float]) -> None:
-        """Drag from one place of the image, in pixels, to another."""
+        """Drag the mouse between two places of the image, which are given in pixels."""
         self.clicks += 1
         canvas = self.viewer.window._qt_viewer.canvas.native
         ends = [self._on_canvas(place, canvas) for place in (first, last)]
@@ -127,7 +130,8 @@ class Hands:
 
     def _on_canvas(self, place, canvas):
         viewer, size = self.viewer, np.array([canvas.width(), canvas.height()])
-        camera = viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera  # before 0.9
+        # Before version 0.9 of napari, the viewer has no `scene`.
+        camera = viewer.scene.camera if hasattr(viewer, "scene") else viewer.camera
         offset = (np.asarray(place) - np.asarray(camera.center)[-2:]) * camera.zoom
         return size / 2 + offset[::-1]
 
@@ -141,7 +145,7 @@ def relative_error(estimate, clean, noisy) -> float:
 
 
 def dock_of(viewer):
-    return viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]  # the one that is open
+    return viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]  # the open dock
 
 
 def run(hands: Hands, dock) -> float:
@@ -199,7 +203,7 @@ def digits_on_photographs(hands: Hands) -> bool:
 
 
 def cold_atoms(hands: Hands) -> bool:
-    """Two layers, atoms and probe light, if CONTRAST_DATA names a folder that holds them."""
+    """Remove the probe light from images of atoms, if the folder CONTRAST_DATA holds both."""
     path = Path(os.environ.get("CONTRAST_DATA", ""), "atoms", "cold_atoms_14.npz")
     if not path.is_file():
         print(f"   skipped: {path} does not exist")
@@ -229,7 +233,8 @@ def main() -> int:
         print(part.__name__.replace("_", " "), flush=True)
         viewer = Viewer()
         hands = Hands(viewer, folder, part.__name__.split("_")[0])
-        hands.wait(seconds=2)  # shown first: else its docks share the new width among them
+        # If the window were resized before it is shown, its docks would take the new width.
+        hands.wait(seconds=2)
         viewer.window.resize(1500, 950)
         reached &= part(hands)
         viewer.close()

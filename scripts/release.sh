@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Builds the wheel and the sdist into dist/ and tests them: it imports the wheel with each extra in an
-# empty environment, and runs some tests from the unpacked sdist. It needs a package index. It fails at
-# the end if the public address of the repository is not known (scripts/address.py), because an
-# uploaded release cannot be changed.
-# PYTHONS="3.11 3.13" chooses interpreters, EXTRAS="- scanpy" extras (- means none). TORCH=torch==2.13.0+cpu, or
-# a wheel, tests the extra torch with that build; the index's default build brings gigabytes of CUDA.
+# Builds the wheel and the sdist in dist/ and tests both. It installs the wheel with each extra in an
+# empty environment and imports it, and it runs some tests from the unpacked sdist. It needs a package
+# index. It fails at the end if the public address of the repository is not known (scripts/address.py),
+# because an uploaded release cannot be changed.
+# PYTHONS="3.11 3.13" chooses the interpreters. EXTRAS="- scanpy" chooses the extras; - means no extra.
+# TORCH=torch==2.13.0+cpu, or the path of a wheel, also tests the extra torch with that build. The
+# default build of the index brings gigabytes of CUDA libraries.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -19,7 +20,7 @@ wheel="$PWD/dist/contrast_suite-$version-py3-none-any.whl"
 imports_of() {
     case "$1" in
         scanpy) echo "from scanpy_ext import get, pl, pp, tl" ;;
-        napari) echo "import napari_plugin._model" ;; # a Qt binding is the user's choice
+        napari) echo "import napari_plugin._model" ;; # the extra installs no Qt binding
         torch) echo "import torch; from contrast_core import *; CVAE()" ;;
         posterior) echo "import arviz, nutpie; from contrast_core import *" ;;
         *) echo "from contrast_core import *" ;;
@@ -27,7 +28,7 @@ imports_of() {
 }
 
 pythons="${PYTHONS:-3.11}"
-cd "$work" # in the repository, its own packages would be imported
+cd "$work" # in the repository, Python would import the packages of its folders
 for python in $pythons; do
     for extra in ${EXTRAS:-- scanpy napari posterior dask fast ${TORCH:+torch}}; do
         "$uv" venv --quiet --clear --python "$python" env

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Makes .venv with everything that the demo and the tests need. On Debian or Ubuntu it first installs
-# the system packages they need, if it has the permission. It is quick if nothing is missing.
+# the system packages that they need, if it has the permission. It is quick if nothing is missing.
 # SYSTEM_PACKAGES=skip goes on without these packages; programs that open a window then fail.
-# PYTHON=/path/to/python chooses the interpreter; otherwise the first fitting one is taken.
+# PYTHON=/path/to/python chooses the interpreter; otherwise the first one that is new enough is taken.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Qt and OpenGL, a virtual screen, and the libraries of Qt's X11 window.
+# The first line lists libraries of Qt and OpenGL. The second lists a virtual screen and the libraries of
+# Qt's X11 window.
 APT_PACKAGES="libgl1 libegl1 libglib2.0-0 libfontconfig1 libdbus-1-3 libxkbcommon0
     xvfb xauth libxkbcommon-x11-0 libxcb-cursor0 libxcb-icccm4 libxcb-keysyms1 libxcb-shape0"
 
 say() { printf '%s\n' "setup: $*" >&2; }
 
-# A Python that is new enough and can make virtual environments (Debian ships that part separately).
+# Prints the path of a Python that is new enough and can make virtual environments. Debian ships the
+# modules for virtual environments separately.
 find_python() {
     local candidate
     for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11 python3.14; do
@@ -50,8 +52,8 @@ apt_install() {
             install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
-# Waits for another apt to end, because a new machine often has one running. The waiting option of
-# apt works for installing, but not for updating.
+# Updates the list of packages. On a new machine another apt is often running, so it waits for its end.
+# apt's own option for waiting works when it installs, but not when it updates.
 apt_update() {
     local output attempt
     for attempt in {1..120}; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the project in one command on a bare machine: style, types, import rules, the napari manifest,
 # and the tests that are not marked slow. `--all`, as the first argument, adds the documentation, the demo
-# and the slow tests, among them the tutorials. Other arguments go to pytest.
+# and the slow tests, which include the tutorials. Other arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,4 +1,4 @@
-"""Fixtures: a window with the dock open, small layers, and the actions of a user."""
+"""Fixtures that open a window with the dock, make small layers, and act as a user does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLE = "Contrastive denoising"
 
 
 class Dock:
-    """The dock in a viewer, as the Plugins menu opens it, and a user's hands."""
+    """The dock, opened as the Plugins menu opens it, with methods that act as a user does."""
 
     def __init__(self, viewer, qtbot):
         self.viewer, self.qtbot = viewer, qtbot
@@ -46,7 +46,7 @@ class Dock:
         return runner.is_quiet and runner.current is None
 
     def choose(self, image, background=None, **others):
-        """Choose an image, and a layer, "Frames" or nothing as its background."""
+        """Choose an image and its background, which is a layer, "Frames" or None."""
         self.choices.image.value = self.viewer.layers[image]
         if background in self.names:
             layer = self.viewer.layers[background]
@@ -71,7 +71,7 @@ class Dock:
         self.qtbot.waitUntil(lambda: self.is_idle and self.is_quiet, timeout=120_000)
 
     def answer(self, monkeypatch, *paths):
-        """Answer the dialogs for files and folders with these paths, one after the other."""
+        """Let each dialog for a file or folder return the next of these paths."""
         answers = iter(paths)
         monkeypatch.setattr(type(self.widget.reuse), "ask", lambda *_: next(answers))
 
@@ -101,7 +101,7 @@ def dock(viewer, qtbot):
 
 @pytest.fixture
 def film():
-    """A blinking square on frames of 6 x 5 pixels, and frames without it."""
+    """Return frames of 6 x 5 pixels that show a blinking square, and frames without it."""
     rng = np.random.default_rng(0)
     foreground = rng.normal(size=(40, 6, 5)).astype(np.float32)
     foreground[:, 1:3, 1:3] += 6 * rng.random(size=(40, 1, 1))
@@ -110,7 +110,7 @@ def film():
 
 @pytest.fixture
 def ready(viewer, dock, film):
-    """The dock with two films chosen, for a projection with two components."""
+    """Return the dock with two films chosen, for a projection with two components."""
     viewer.add_image(film[0], name="cells")
     viewer.add_image(film[1], name="empty")
     dock.choose("cells", "empty", method="cpca", n_components=2)
@@ -118,7 +118,7 @@ def ready(viewer, dock, film):
 
 
 def stripes(*leading):
-    """Stripes everywhere, and a bright square at the lower right."""
+    """Return images with stripes everywhere and a bright square at the lower right."""
     rng = np.random.default_rng(0)
     image = np.sin(np.arange(64) * 0.9)[:, None] + 0.1 * rng.normal(size=(*leading, 64, 64))
     image[..., 40:50, 40:50] += 4
@@ -127,7 +127,7 @@ def stripes(*leading):
 
 @pytest.fixture
 def picture(viewer, dock):
-    """The dock with an image of stripes and a square, and a box over stripes alone."""
+    """Return the dock with an image of stripes and a square, and a box over stripes alone."""
     viewer.add_image(stripes(), name="cells", scale=(0.5, 0.25), translate=(3, 7))
     dock.draw((0, 0), (60, 30))
     dock.choose("cells", "background", side=8)
@@ -136,7 +136,7 @@ def picture(viewer, dock):
 
 @pytest.fixture
 def notified():
-    """Return a function that lists severity and text of all notifications during the test."""
+    """Return a function that lists the severity and text of the notifications of this test."""
     start = len(notification_manager.records)
     return lambda: [
         (str(record.severity), record.message) for record in notification_manager.records[start:]
@@ -144,7 +144,7 @@ def notified():
 
 
 class Endless:
-    """Work that goes on until it is cancelled; it reports the text `doing`."""
+    """Function that runs until it is cancelled, and reports the text `doing`."""
 
     def __init__(self, doing="Reading"):
         self.started, self.stopped = threading.Event(), threading.Event()
@@ -167,7 +167,7 @@ def make_endless():
 
 
 class Held:
-    """A run that waits until the test lets it go on."""
+    """Replacement of `run` that waits until the test sets `go_on`."""
 
     def __init__(self, monkeypatch):
         self.begun, self.go_on, self.threads = threading.Event(), threading.Event(), []

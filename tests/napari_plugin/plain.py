@@ -1,4 +1,4 @@
-"""Helpers for tests of the model without a window, and small data."""
+"""Small data, and helpers for tests that need no window."""
 
 from __future__ import annotations
 
@@ -24,19 +24,22 @@ def run(pair, samples, settings=None):
 
 
 def pair_of(film):
-    """Return a pair of image and background layers from a film."""
+    """Return the pair of the foreground and the background of a film."""
     return Pair(Images("cells", film[0]), Images("empty", film[1]))
 
 
 def marked(n, *background):
-    """Return a mask of `n` frames with the background frames marked."""
+    """Return a mask of `n` frames that marks a range of background frames."""
     mask = np.zeros(n, dtype=bool)
     mask[slice(*background)] = True
     return mask
 
 
 def make_film():
-    """A blinking square on frames of 6 x 5 pixels, and frames without it; both share a pattern."""
+    """Return frames of 6 x 5 pixels that show a blinking square, and frames without it.
+
+    One pattern varies in both.
+    """
     rng = np.random.default_rng(0)
     common = rng.normal(size=(1, 6, 5))
     foreground = 40 + 10 * rng.normal(size=(80, 1, 1)) * common + rng.normal(size=(80, 6, 5))

@@ -1,4 +1,4 @@
-"""Tests, without a window, of saving results and models and of processing folders."""
+"""Tests of saved results and models and of processed folders, without a window."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_export_is_read_again_with_its_scale(tmp_path, film, by_frames, name)
     assert calibration.scale[1:] == (0.5, 0.25)
     assert calibration.units[1:] == ("micrometer", "micrometer")
     assert [each.name for each in tmp_path.iterdir()] == [name]
-    export(data + 1, path, MICRONS)  # and replaced as a whole
+    export(data + 1, path, MICRONS)  # a second export replaces the whole file
     np.testing.assert_array_equal(np.asarray(read_images(path)[0]), (data + 1).compute())
 
 
@@ -97,7 +97,8 @@ def test_every_tiff_is_read_where_it_is_sliced(tmp_path):
             assert not isinstance(data, np.ndarray)
             assert data.shape == stack.shape
             np.testing.assert_array_equal(np.asarray(data[1:3, 2, 10:20]), stack[1:3, 2, 10:20])
-    samples = {"photometric": "minisblack", "planarconfig": "separate"}  # of a pixel, says the file
+    # The file declares these four planes as four samples of each pixel.
+    samples = {"photometric": "minisblack", "planarconfig": "separate"}
     tifffile.imwrite(tmp_path / "planes.tif", stack[0, :4], **samples)
     np.testing.assert_array_equal(read_images(tmp_path / "planes.tif")[0], stack[0, :4])
     with tifffile.TiffWriter(tmp_path / "pyramid.ome.tif") as file:
@@ -117,7 +118,7 @@ def test_a_folder_is_processed_block_by_block(tmp_path, fringes, by_patches, mon
     (tmp_path / "in").mkdir()
     export(stack, tmp_path / "in" / "many.ome.zarr", MICRONS)
     path, _ = save_model(by_patches, tmp_path / "m")
-    assert path.name == "m.contrast"  # the ending that is looked for
+    assert path.name == "m.contrast"  # the dialog lists files with this ending
     expected = by_patches.apply(Images("", stack))
     monkeypatch.setattr(Solution, "apply", watched)
     assert apply_to_folder(path, tmp_path / "in", tmp_path / "out") == ()

@@ -1,4 +1,4 @@
-"""Tests of the plugin's manifest through npe2 and napari."""
+"""Tests of the plugin's manifest and of its sample data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from npe2 import PluginManifest
 
 def test_the_installed_plugin_is_found_and_valid():
     manifest = PluginManifest.from_distribution("contrast-suite")
-    assert manifest.display_name == manifest.name  # else the menu opens a second dock
+    assert manifest.display_name == manifest.name  # otherwise the menu opens a second dock
     assert (files("napari_plugin") / manifest.icon.partition(":")[2]).is_file()
     assert manifest.categories
     manifest.validate_imports()

@@ -1,4 +1,4 @@
-"""Tests of the model without a window: errors, fits, lazy results, and the copied script."""
+"""Tests of fits, errors, lazy results and copied scripts, without a window."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def remarks_of(result):
 
 
 class Unread:
-    """Images whose pixels must not be touched."""
+    """Array that fails the test if its pixels are read."""
 
     def __init__(self, *shape, dtype="uint16"):
         self.shape, self.dtype = shape, np.dtype(dtype)
@@ -173,7 +173,7 @@ def test_large_frames_are_compared_with_a_library(absorbed):
         light, frames * np.exp(expected.denoised) if absorbed else gone, rtol=0.01, atol=1e-3
     )
     inside = light[:, 20:30, 20:30] / frames[:, 20:30, 20:30]
-    assert not absorbed or abs(np.median(inside) - 2) < 0.02  # half of the light is absorbed
+    assert not absorbed or abs(np.median(inside) - 2) < 0.02  # the square absorbs half of the light
     assert outcome.maps is None
     found = examine(outcome, no_report)
     assert found.remarks == remarks_of(expected)
@@ -270,7 +270,7 @@ def test_strips_along_lines_take_the_background_as_the_core_does():
     ],
 )
 def test_projections_are_those_of_the_core_at_every_position(film, method, kind, parameter, rule):
-    """Image, weights and scores agree at the start and at other positions of the slider."""
+    """Images, weights and scores equal those of the core at each position of the slider."""
     X, Y = (stack.reshape(-1, 30) for stack in film)
     task = task_of(pair_of(film), Frames(), Settings(method, n_components=3), (0,))
     outcome = run_task(task, no_report)
@@ -312,7 +312,7 @@ def test_a_process_ends_when_it_is_cancelled():
 
     with pytest.raises(Cancelled):
         compute(report, 10_000, time.sleep, 60)
-    assert time.perf_counter() - reports[-1] < 30  # without the cancellation it takes a minute
+    assert time.perf_counter() - reports[-1] < 30  # it would take a minute without the cancellation
 
 
 @pytest.mark.slow
@@ -331,7 +331,7 @@ def test_frames_too_large_for_a_covariance_are_projected_in_their_span():
 
 
 def test_a_projection_that_keeps_the_background_is_told(fringes):
-    """Probabilistic contrastive PCA leaves nine tenths of the error at its default strength."""
+    """At its default strength, PCPCA leaves nine tenths of the error and the dock says so."""
     pair = Pair(Images("cells", fringes.image), mask=fringes.empty)
     said = {
         m: run(pair, Patches(16, 4), Settings(m, n_components=3))[0].remarks
@@ -368,7 +368,7 @@ def computed(monkeypatch):
 
 
 def test_looking_at_one_image_computes_little_beside_it(film, fringes, computed):
-    """Napari reads dask arrays a whole chunk at a time, even in the thread of its window."""
+    """To show one image, napari computes its whole chunk, which must therefore be small."""
     run_task(task_of(pair_of(film), Frames(), CPCA_2, (3,)), no_report)
     assert sum(computed) <= film[0].size
     stack = Pair(Images("cells", np.stack([fringes.image] * 3)), mask=fringes.empty)

@@ -42,7 +42,7 @@ def test_a_wrong_layer_gives_advice_in_the_dock_and_changes_nothing(viewer, dock
         assert dock.names == ["empty", "cells"]
         assert message in dock.words
         viewer.layers.remove("cells")
-    assert notified() == []  # a notification of napari would show only 38 characters
+    assert notified() == []  # napari's notifications show only 38 characters
 
 
 def test_a_missing_choice_gives_advice(viewer, dock, film):
@@ -95,7 +95,7 @@ def test_swapped_layers_and_null_data_are_told(viewer, ready):
     ready.wait_for_all()
     assert "Nothing was found" in ready.verdict
     ready.run()
-    assert "Nothing was found" not in ready.verdict  # cleared at each run
+    assert "Nothing was found" not in ready.verdict  # each run clears the verdict
 
 
 def fail_with(error):
@@ -126,7 +126,7 @@ def test_a_failure_is_told_and_leaves_the_dock_usable(ready, notified, monkeypat
     monkeypatch.setattr(_widget, "examine", fail_with(RuntimeError("no verdict")))
     ready.run()
     ready.qtbot.waitUntil(lambda: "could not be checked" in ready.verdict, timeout=10_000)
-    # The result stays although its check failed.
+    # The result stays in the viewer although its check failed.
     assert ready.words.startswith("Done: 'cells denoised' was added")
     assert notified()[len(told) :] == [("error", "no verdict")]
 
@@ -222,7 +222,7 @@ def test_a_result_that_comes_after_cancel_is_dropped(ready, monkeypatch):
 
     monkeypatch.setattr(_widget, "layer_data", layer_data)
     ready.widget.run.native.click()
-    assert ended.wait(60)  # Qt processes no events meanwhile, so the run's signals stay queued
+    assert ended.wait(60)  # Qt handles no events here, so the run's signals stay queued
     time.sleep(0.1)
     ready.widget.cancel.native.click()
     ready.qtbot.wait(100)

@@ -1,4 +1,4 @@
-"""The dock in a napari window: from choices to layers."""
+"""Tests of the dock in a napari window, from the choices to the layers of results."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_dock_opened_beside_two_films_runs_the_automatic_method(viewer, film, 
     denoised = viewer.layers["cells denoised"].data
     ready.widget.view.value = "Removed"
     removed = viewer.layers["cells removed"].data
-    for data in (denoised, removed):  # a lazy array would load dask's schedulers in the window
+    for data in (denoised, removed):  # a lazy array would make the window load dask's schedulers
         assert isinstance(data, np.ndarray)
     np.testing.assert_allclose(removed + denoised, film[0], atol=1e-5)
     ready.widget.view.value = "Weights"
@@ -145,7 +145,7 @@ def test_weights_scatter_and_image_follow_the_slider(viewer, ready, film, qtbot)
         np.testing.assert_allclose(ready.data("cells removed") + found, film[0], atol=1e-5)
         assert ready.words == words
     assert ready.names[2:] == ["cells denoised", "cells weights", "cells removed"]
-    viewer.layers.remove(denoised)  # then the dock forgets the result, and the slider has no effect
+    viewer.layers.remove(denoised)  # the dock forgets the result, and the slider has no effect
     assert (ready.widget.results.shown, ready.verdict) == ([], "")
     assert viewer.layers["cells"].visible
     ready.method.suppression.value = 20
@@ -204,12 +204,12 @@ def test_results_lie_and_look_as_their_source_does(viewer, dock, film, notified)
     assert (denoised.blending, denoised.gamma, denoised.colormap.name) == tuple(look.values())
     assert (denoised.units, denoised.axis_labels) == (source.units, source.axis_labels)
     np.testing.assert_allclose(denoised.scale, source.scale)
-    assert viewer.dims.last_used == 2  # the axis that was active; the components come first
+    assert viewer.dims.last_used == 2  # the same axis, now after the axis of components
     assert place_in(viewer, source) == looked_at
 
     assert weights.data.shape == (3, 1, 1, 6, 5)
     assert weights.axis_labels == ("component", *source.axis_labels)
-    for frame in ((0, 0), (9, 3), (5, 1)):  # every map lies over every frame
+    for frame in ((0, 0), (9, 3), (5, 1)):  # each map covers every frame
         for pixel in ((0, 0), (5, 4), (2, 3)):
             world = source.data_to_world((*frame, *pixel))
             np.testing.assert_allclose(denoised.world_to_data(world), (*frame, *pixel), atol=1e-9)
@@ -217,7 +217,7 @@ def test_results_lie_and_look_as_their_source_does(viewer, dock, film, notified)
             np.testing.assert_allclose(index[[0, 3, 4]], (2, *pixel), atol=1e-9)
             assert (np.abs(index[1:3]) < 0.5).all()
     dock.wait_for_all()
-    assert notified() == []  # for example none about inconsistent units
+    assert notified() == []  # such as a notification of inconsistent units
 
 
 def test_a_box_marks_the_same_pixels_under_any_scale(viewer, picture):
@@ -314,7 +314,8 @@ def test_preview_of_a_large_pyramid_reads_what_is_on_screen_only(viewer, dock):
 
         def __getitem__(self, where):
             found = fine[where]
-            if threading.current_thread() is not threading.main_thread():  # napari's own reading
+            # napari itself reads in the main thread, which does not count.
+            if threading.current_thread() is not threading.main_thread():
                 read.append(np.size(found))
             return found
 
@@ -324,7 +325,7 @@ def test_preview_of_a_large_pyramid_reads_what_is_on_screen_only(viewer, dock):
     pyramid = viewer.add_image([Counted(), fine[::4, ::4]], name="pyramid", scale=(0.5, 0.25))
     viewer.add_labels(np.ones((30, 30), dtype=int), scale=(0.5, 0.25), name="marked")
     pyramid.data_level = 1
-    put_on_screen(pyramid, [[200, 210], [230, 240]])  # in pixels of the level that is drawn
+    put_on_screen(pyramid, [[200, 210], [230, 240]])  # in pixels of the displayed level
     dock.choose("pyramid", "marked", side=8)
     read.clear()
     dock.run("preview")
@@ -348,7 +349,7 @@ def test_a_range_of_frames_is_background(viewer, dock, film):
     dock.run()
     assert "all denoised" in dock.names
     np.testing.assert_array_equal(np.flatnonzero(dock.choices.pair().mask), range(40, 70))
-    viewer.layers["all"].name = "renamed"  # which changes no choice
+    viewer.layers["all"].name = "renamed"  # renaming changes no choice
     viewer.layers["all denoised"].name = "other"
     assert (dock.choices.first.value, dock.choices.last.value) == (40, 69)
     assert dock.choices.image.value.name == "renamed"
@@ -372,7 +373,7 @@ def test_one_control_shows_original_denoised_removed_and_weights(viewer, ready):
         ready.widget.component.value = 1
         assert viewer.dims.point[0] == 1
         view.value = "Original"
-        assert shown() == ["cells"]  # no other image lies over it
+        assert shown() == ["cells"]  # no other image covers it
         view.value = "Denoised"
 
 
@@ -391,7 +392,7 @@ def test_a_click_on_a_frame_goes_there(viewer, ready):
     for key, step in ((Qt.Key.Key_Right, 1), (Qt.Key.Key_Left, 0)):
         plot.keyPressEvent(QKeyEvent(QKeyEvent.Type.KeyPress, key, none))
         assert place_in(viewer, viewer.layers["cells denoised"])[0] == (frame + step) % 40
-    plot.grab()  # paints without complaint
+    plot.grab()  # Qt paints it without an error
     ready.method.curve.grab()
 
 
@@ -466,7 +467,7 @@ def test_a_copied_script_works_for_pyramids_stacks_channels_and_painted_areas(vi
 
 
 def test_a_method_that_leaves_the_background_is_told_on_our_own_sample(viewer, dock):
-    """Probabilistic contrastive PCA leaves nine tenths of the error at its default strength."""
+    """At its default strength, PCPCA leaves nine tenths of the error and the dock says so."""
     viewer.open_sample("contrast-suite", "cells-behind-fringes")
     source = viewer.layers["cells behind fringes"]
     dock.draw((5, 5), (145, 145))
@@ -490,7 +491,7 @@ def _all_of(container):
 
 
 def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot):
-    """The dock fits a 1920 x 1080 screen at a scale of two, where Qt counts 960 x 540 pixels."""
+    """The dock fits a screen of 960 x 540 logical pixels (1920 x 1080 at a scale of two)."""
     viewer = make_napari_viewer(show=True)
     dock = viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]
     dock.method.method.value = "cpca"
@@ -503,7 +504,7 @@ def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot)
     for native in (dock.run.native, dock.preview.native, dock.frames):
         assert native.focusPolicy() & Qt.FocusPolicy.TabFocus
     assert 300 <= dock.native.minimumSizeHint().width() <= 400
-    assert dock.native.minimumSizeHint().height() < 400  # for any content
+    assert dock.native.minimumSizeHint().height() < 400  # the content scrolls
     viewer.window.resize(1280, 720)
     scroll, inside, slider = dock._scroll, dock._all.native, dock.method.suppression.native
     bar = scroll.verticalScrollBar()
@@ -534,7 +535,7 @@ def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot)
 
 
 def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch):
-    """The worker thread computes the visible part, and also loads dask's schedulers."""
+    """The worker thread computes the visible part and loads dask's schedulers."""
     stack = np.random.default_rng(0).normal(size=(5, 64, 64)).astype(np.float32)
     viewer.add_image(stack, name="cells", axis_labels=("t", "y", "x"))
     viewer.dims.set_point(0, 3)
@@ -564,7 +565,10 @@ def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch)
 
 
 def test_progress_paints_nothing_at_once(make_napari_viewer, qtbot):
-    """Progress does not repaint a canvas at once: with layers just removed this crashed napari."""
+    """A report of progress repaints nothing at once, which could crash napari.
+
+    The crash occurred when layers had just been removed.
+    """
     viewer = make_napari_viewer(show=True)
     dock = viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]
     dock.progress.visible = True
