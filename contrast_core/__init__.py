@@ -1,6 +1,6 @@
-"""Contrastive dimension reduction: what varies in a foreground but not in a background.
+"""Contrastive dimension reduction, which shows what varies in a foreground but not a background.
 
-Names are loaded on first use, so that importing the package costs next to nothing.
+Names are loaded on first use, so that the import of the package takes little time.
 """
 
 from __future__ import annotations

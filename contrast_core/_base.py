@@ -22,9 +22,9 @@ Dataset: TypeAlias = Literal["foreground", "background"]
 
 
 class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of all methods: it sets fitted attributes and checks the rows given to `transform`."""
+    """Base class of all methods, which sets fitted attributes and checks rows for `transform`."""
 
-    # Used for model files: the fitted attributes that are saved only if moments are asked for.
+    # These fitted attributes are written to a model file only if moments are saved.
     _of_moments: ClassVar[tuple[str, ...]] = ("foreground_moments_", "background_moments_")
 
     n_features_in_: int
@@ -40,7 +40,7 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self
 
     def _rows(self, X: MatrixLike | Rows, *, missing: bool = False) -> Rows:
-        """Return the rows after a check of their features; their values are not read yet."""
+        """Check the features of the rows, and return the rows, without reading their values."""
         check_is_fitted(self)
         rows = rows_of(X, min_rows=1, missing=missing)
         if not isinstance(X, Rows):  # scikit-learn also checks the names of a DataFrame's columns
@@ -63,10 +63,10 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
 
 class LinearEmbedding(Embedding):
-    """Base of the linear methods, with `transform`, `inverse_transform` and `denoise`.
+    """Base class of the linear methods, with `transform`, `inverse_transform` and `denoise`.
 
-    At the end of its fit, a subclass calls `_set_fitted` with ``mean_`` and with ``components_``, a
-    matrix (k, D) with orthonormal rows. A subclass whose scores are not projections on the
+    At the end of its fit, a subclass calls `_set_fitted` with ``mean_`` and ``components_``, which
+    is a matrix (k, D) with orthonormal rows. A subclass whose scores are not projections on the
     components overrides `projection_` and `reconstruction_`.
     """
 
@@ -114,22 +114,22 @@ class LinearEmbedding(Embedding):
     def transform(self, X: MatrixLike) -> FloatArray:
         """Return the scores of rows on the components.
 
-        Every row is centred by the foreground mean, so that foreground and background can share a
-        plot.
+        Every row is centred by the foreground mean, so that foreground and background can be
+        plotted together.
 
         Parameters
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (n, n_features)
-            Rows to transform. Sparse input stays sparse; stored data are read in blocks of rows.
+            Rows to transform. Sparse input stays sparse. Stored data are read in blocks of rows.
 
         Returns
         -------
         ndarray of shape (n, n_components)
             ``(X - mean_) @ components_.T``, unless the class says otherwise. If X is a dask array,
             the scores are a dask array that is not computed yet. If X is a torch tensor, the scores
-            are a tensor of its dtype on its device; they are computed in float64, and gradients
-            flow through them.
+            are a tensor with the same dtype and device. They are computed in float64, and gradients
+            with respect to X can be computed.
 
         Raises
         ------
@@ -150,8 +150,8 @@ class LinearEmbedding(Embedding):
         Returns
         -------
         ndarray of shape (n, n_features)
-            ``X @ components_ + mean_``, unless the class says otherwise. It is a dask array or a
-            tensor if X is one, as for `transform`.
+            ``X @ components_ + mean_``, unless the class says otherwise. If X is a dask array or a
+            tensor, so is the result, as for `transform`.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class LinearEmbedding(Embedding):
         Returns
         -------
         ndarray of shape (n, n_features)
-            Denoised rows. They are a dask array or a tensor if X is one, as for `transform`.
+            Denoised rows. If X is a dask array or a tensor, so is the result, as for `transform`.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class LinearEmbedding(Embedding):
         Parameters
         ----------
         X : as for `transform`
-            Rows to clean; the result is dense.
+            Rows from which the components are removed. The result is dense.
 
         Returns
         -------
@@ -311,9 +311,9 @@ class ScoreMixin:
 
 
 class LinearContrast(BackgroundMixin, LinearEmbedding):
-    """Base of the linear methods that contrast a foreground with a background.
+    """Base class of the linear methods that contrast a foreground with a background.
 
-    A subclass that was given a background also sets ``background_mean_``.
+    A subclass also sets ``background_mean_`` if it is fitted with a background.
     """
 
     n_components: int

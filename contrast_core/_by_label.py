@@ -1,4 +1,4 @@
-"""Estimator that takes the background from labels, so that one matrix holds both datasets."""
+"""Estimator that finds the background by labels, so that one matrix can hold both datasets."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from contrast_core.rows import Rows, rows_of
 
 
 class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
-    """Fit a contrastive estimator with the background given by labels.
+    """Contrastive estimator that takes the background from labels of the rows.
 
-    ``fit(X, y)`` splits the rows: rows whose label is `background` are the background, and all
-    others are the foreground. Use it for cross-validation, and for pipelines without metadata
-    routing, because they cannot pass a ``background=`` argument correctly.
+    ``fit(X, y)`` splits the rows. Rows whose label equals `background` are the background, and all
+    other rows are the foreground. This class is meant for cross-validation, and for pipelines
+    without metadata routing, because they cannot pass a ``background=`` argument correctly.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     estimator_ : estimator
-        The fitted clone, which gives access to its other attributes and methods.
+        The fitted clone of `estimator`, with all of its attributes and methods.
 
     Examples
     --------
@@ -67,14 +67,14 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         within: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Fit the estimator on foreground and background rows, which the labels tell apart.
+        """Fit the estimator to foreground and background rows, which are split by their labels.
 
         Parameters
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
             All rows.
         y : array-like of shape (n,)
-            A label per row.
+            A label for each row.
         within, sample_weight : array-like of shape (n,), optional
             A label or a weight for each row, if the estimator accepts them (see `CPCA.fit`).
 
@@ -128,7 +128,7 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
 
     @available_if(lambda self: hasattr(self.estimator, "inverse_transform"))  # type: ignore[untyped-decorator]
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
-        """Return rows from scores by the fitted estimator, shape (n, n_features)."""
+        """Map scores back to rows by the fitted estimator, shape (n, n_features)."""
         check_is_fitted(self)
         rows: FloatArray = self.estimator_.inverse_transform(X)
         return rows
@@ -151,8 +151,8 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def _taken(X: Any, rows: Rows, mask: NDArray[np.bool_]) -> Any:
-    """Return the rows of the mask in their own format; stored and sparse rows as a CSR matrix."""
-    some = rows.take(mask)  # refuses a dask array that does not know how many rows it has
+    """Return the rows of the mask in their own format, or stored and sparse rows as CSR."""
+    some = rows.take(mask)  # raises an error if a dask array does not know its number of rows
     if hasattr(X, "columns") or rows.place == "dask" or rows.device is not None:
         return _safe_indexing(X, np.flatnonzero(mask))
     return some.load(check=False)

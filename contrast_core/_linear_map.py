@@ -1,4 +1,4 @@
-"""Linear map from rows to scores and back, with which a fitted linear method treats new rows."""
+"""Linear map from rows to scores and back, which a fitted linear method applies to new rows."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from contrast_core.rows import Rows, rows_of
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinearMap:
-    r"""A linear map from rows to scores and one from scores to rows, about a mean.
+    r"""Linear maps from rows to scores and from scores to rows, about a mean.
 
     .. math:: z = (x - \bar x) P, \qquad \hat x = z R + \bar x
 
     Parameters
     ----------
     mean : ndarray of shape (n_features,)
-        :math:`\bar x`, by which every row is centred.
+        The mean :math:`\bar x`, which is subtracted from every row.
     projection : ndarray of shape (n_features, k)
-        P.
+        The matrix P.
     reconstruction : ndarray of shape (k, n_features), optional
-        R; a map without it only transforms. If R is the transpose of P and has orthonormal rows,
-        ``P R`` is an orthogonal projector.
+        The matrix R. A map without R has only the method `transform`. If R is the transpose of P
+        and has orthonormal rows, ``P R`` is an orthogonal projector.
     offsets : dict of ndarrays of shape (n_features,), optional
         Vectors that `denoise` can add to its result, by name.
 
     Raises
     ------
     ValueError, TypeError
-        If the shapes do not fit together, or the values are not real numbers.
+        If the shapes are inconsistent, or the values are not real numbers.
 
     Examples
     --------
@@ -88,12 +88,12 @@ class LinearMap:
         -------
         ndarray of shape (n, k)
             ``(X - mean) @ projection``. If X is a dask array, the scores are a dask array that is
-            not computed yet. If X is a tensor, they are a tensor on its device.
+            not computed yet. If X is a tensor, the scores are a tensor on the same device.
 
         Raises
         ------
         ValueError
-            If the number of features is another, or a value is NaN or infinite.
+            If X has a different number of features, or a value is NaN or infinite.
         """
         return self._map(_project, X, self.projection.shape[1])
 
@@ -108,8 +108,8 @@ class LinearMap:
         Returns
         -------
         ndarray of shape (n, n_features)
-            ``X @ reconstruction + mean``. It is a dask array or a tensor if X is one, as for
-            `transform`.
+            ``X @ reconstruction + mean``. If X is a dask array or a tensor, so is the result, as
+            for `transform`.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class LinearMap:
         X : as for `transform`
             Rows.
         offset : str, default="foreground"
-            Which of `offsets` is added back.
+            Name of the vector in `offsets` that is added to the result.
 
         Returns
         -------
@@ -146,7 +146,7 @@ class LinearMap:
         Raises
         ------
         ValueError
-            If there is no such offset, the number of features is another, a value is NaN or
+            If there is no such offset, X has a different number of features, a value is NaN or
             infinite, or the map has no reconstruction.
         """
         added = self.offsets[check_choice(offset, "offset", sorted(self.offsets))]
@@ -161,7 +161,7 @@ class LinearMap:
         Parameters
         ----------
         X : as for `transform`
-            Rows; the result is dense.
+            Rows. The result is dense.
 
         Returns
         -------
@@ -170,7 +170,7 @@ class LinearMap:
         Raises
         ------
         ValueError
-            If the number of features is another, a value is NaN or infinite, or the map has no
+            If X has a different number of features, a value is NaN or infinite, or the map has no
             reconstruction.
         """
         return self._map(_remove, X, len(self.mean), dense=True, reconstruction=self._back)
@@ -197,13 +197,13 @@ class LinearMap:
 
         .. math:: R = (W^\top P)^+ W^\top
 
-        If scores are shrunk, as posterior means are, the reconstruction undoes the shrinkage.
-        Scores that were shrunk to zero stay at zero, because of the pseudo-inverse.
+        If scores are shrunk towards zero, as posterior means are, the reconstruction undoes the
+        shrinkage. Because of the pseudo-inverse, scores that were shrunk to zero stay at zero.
 
         Parameters
         ----------
         projection, loadings : ndarray of shape (n_features, k)
-            P and W.
+            The matrices P and W.
 
         Returns
         -------
@@ -226,7 +226,10 @@ class LinearMap:
         dense: bool = False,
         **arrays: FloatArray,
     ) -> FloatArray:
-        """Apply `function` to all rows, block by block; no other method reads the data."""
+        """Apply `function` to all rows, block by block.
+
+        Of the methods that take rows of features, only this one reads the data.
+        """
         rows = rows_of(X)
         if rows.shape[1] != len(self.mean):
             raise ValueError(

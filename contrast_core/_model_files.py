@@ -1,10 +1,10 @@
-"""Files of fitted models and moments, which hold numbers and text but no code.
+"""Save and load fitted models and moments, in files of numbers and text without code.
 
 A file is a zip archive of two members. ``model.json`` holds the class, its parameters and its
 fitted attributes, the version of this format and the version of the library. ``arrays`` holds the
 values of all arrays one after another in little-endian order, each array once. Entries of
-``model.json`` refer to them as ``{"array": i}``, or to lists of strings as ``{"names": i}``; see
-`_Writer` and `_Reader`. Classes are looked up in a fixed list: a file cannot name any other.
+``model.json`` refer to arrays as ``{"array": i}``, and to lists of strings as ``{"names": i}`` (see
+`_Writer` and `_Reader`). A file can name only the classes of a fixed list.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ _DTYPES = frozenset(np.dtype(kind).newbyteorder("<").str for kind in "?bBhHiIlLq
 _MEMBERS = ("model.json", "arrays")
 # Up to this number of features, span moments are saved as a matrix (n_features, n_features).
 _MOST_FEATURES = 1500
-_LARGEST_HEADER = 2**28  # largest unpacked size of model.json in bytes: millions of names
+_LARGEST_HEADER = 2**28  # largest unpacked size of model.json in bytes; millions of names fit
 
 
 class _Refused(ValueError):
-    """Raised for an intact file that is not a model file, or is one of another version."""
+    """Error for an intact file that is not a model file, or has another version."""
 
 
 def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -> None:
@@ -76,21 +76,21 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
         An estimator of this package, or moments. For a `KernelCPCA` the rows of the fit are saved
         too, because `KernelCPCA.transform` needs them.
     path : str or path
-        Path of the file. An existing file is replaced only after the new one is complete. If
-        anything fails, it stays unchanged.
+        Path of the file. An existing file is replaced only after the new file is complete. If
+        anything fails, the existing file stays unchanged.
     moments : bool, default=False
-        Whether to save the moments from which an estimator was fitted, because `at` and `path` need
-        them. They are as large as covariances of all features. Without them the file holds little
-        more than the components and means.
+        Whether to save the moments of the fit with an estimator. The methods `at` and `path` need
+        the moments, which are as large as covariances of all features. Without moments, the file
+        holds little more than the components and means.
 
     Raises
     ------
     NotFittedError
         If the estimator is not fitted.
     TypeError
-        If the model, a parameter or a fitted attribute is of a kind that a file cannot hold, such
-        as a kernel that is a function, a random generator, or moments that hold the rows of wide
-        data.
+        If the model, a parameter or a fitted attribute is of a kind that a file cannot hold.
+        Examples are a kernel that is a function, a random generator, and moments that hold the rows
+        because there are more features than rows.
     ValueError
         If the names of features take more than 256 MB.
     IsADirectoryError, FileNotFoundError
@@ -167,13 +167,15 @@ def load(path: str | os.PathLike[str]) -> Model:
     Returns
     -------
     estimator, SecondMoments or PairMoments
-        The model or moments as saved, to the last bit. `at` and `path` need a file with moments.
+        The model or moments. All numbers equal the saved numbers exactly. The methods `at` and
+        `path` of the model need a file with moments.
 
     Raises
     ------
     ValueError
-        If the file is not a model file (for example a pickle, or an archive with other members), is
-        damaged or truncated, or has a format or a class that this version does not know.
+        If the file is not a model file (for example, if it is a pickle or an archive with other
+        members), if it is damaged or truncated, or if this version does not know its format or its
+        class.
     OSError
         If the file cannot be read.
 
@@ -230,7 +232,7 @@ def _read(file: IO[bytes], path: str) -> Model:
 
 
 class _Writer:
-    """Converts a model to JSON, and collects its arrays and lists of names, each of them once."""
+    """Converter of a model to JSON, which collects every array and list of names once."""
 
     def __init__(self, moments: bool) -> None:
         self.moments = moments
@@ -239,7 +241,7 @@ class _Writer:
         self._places: dict[object, int] = {}
 
     def tree(self, value: Any, where: str) -> Any:
-        """Return the value in a form that JSON can hold; errors call the value `where`."""
+        """Return the value in a form that JSON can hold; `where` is its name in errors."""
         match value:
             case None | bool() | int() | float() | str():
                 return value
@@ -308,7 +310,7 @@ class _Writer:
         return self.names.setdefault(tuple(map(str, names)), len(self.names))
 
     def _place(self, array: NDArray[Any]) -> int:
-        """Return the number of the array; arrays that share all memory share a number."""
+        """Return the number of the array; two arrays with the same memory have the same number."""
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         memory = (array.ctypes.data, array.shape, array.strides, array.dtype.str)
         if memory not in self._places:
@@ -318,7 +320,7 @@ class _Writer:
 
 
 class _Reader:
-    """Rebuilds a model from what `_Writer` stored."""
+    """Converter of the JSON and the arrays of a file to a model."""
 
     def __init__(self, path: str, arrays: list[NDArray[Any]], names: list[list[str]]) -> None:
         self.path, self.arrays, self.names = path, arrays, names

@@ -27,11 +27,11 @@ from contrast_core.solve import (
     contrast_moments,
 )
 
-# A warning is issued if this many features hold nearly all of the variance. The number is small,
-# because a few dozen genes may well hold nearly all of the variance of raw counts.
+# A warning is issued if at most this many features hold nearly all of the variance. The number is
+# small, because a few dozen genes may well hold nearly all of the variance of raw counts.
 _FEW = 3
 
-# Fitted attributes that are not set by a fit without a background.
+# A fit without a background does not set these fitted attributes.
 _OF_THE_BACKGROUND = {
     "background_mean_",
     "background_moments_",
@@ -42,11 +42,11 @@ _OF_THE_BACKGROUND = {
 
 
 class MomentContrast(LinearContrast):
-    """Base of the methods that are computed from second moments.
+    """Base class of the methods that are computed from second moments.
 
     A subclass defines `_fit_moments`, and sets ``foreground_moments_`` and ``background_moments_``.
     If the method is PCA of the foreground at strength 0, the subclass sets
-    `_background_is_optional`. `_rules` lists the words that are allowed as its strength.
+    `_background_is_optional` to True. `_rules` lists the words that are allowed as the strength.
     """
 
     _background_is_optional: ClassVar[bool] = False
@@ -78,44 +78,47 @@ class MomentContrast(LinearContrast):
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (n, n_features), or SecondMoments
-            Foreground, in any form that `SecondMoments.from_data` reads. `PCPCA` and `CLVM` take
-            missing values: NaN, or a mask, in arrays, masked arrays and DataFrames in memory.
+            Foreground, in any form that `SecondMoments.from_data` reads. `PCPCA` and `CLVM` also
+            take missing values, in arrays, masked arrays and DataFrames in memory. Missing values
+            are NaN or masked.
         y : ignored
-        background : the same kinds, of shape (m, n_features), or a list of them, optional
+        background : like X, of shape (m, n_features), or a list of such datasets, optional
             Background, with the same features in the same order. Either all datasets are moments,
             or none is. The covariance of several backgrounds is :math:`C_Y = \sum_j w_j C_j`, where
             each :math:`C_j` is taken about its own mean. Without a background, `CPCA` and
-            `CPCAStar` are PCA of the foreground, and `PCPCA` is probabilistic PCA: the strength is
-            0, and attributes that describe the background are not set. All other methods need a
-            background.
+            `CPCAStar` are PCA of the foreground, and `PCPCA` is probabilistic PCA. The strength is
+            then 0, and attributes that describe the background are not set. All other methods need
+            a background.
         within, background_within : array-like of shape (n,) and (m,), optional
             A label for each row, such as its donor or batch. Each row is then centred by the mean
-            of its label, so that differences between donors do not count. For several backgrounds,
-            give a list, with None for a background without labels.
+            of the rows with its label, so that differences between donors do not count. For several
+            backgrounds, give a list, with None for a background without labels.
         sample_weight, background_weight : array-like of shape (n,) and (m,), optional
-            A weight for each row, not negative; a row with the weight 3 counts as three rows. For
+            A weight for each row, not negative. A row with the weight 3 counts as three rows. For
             several backgrounds, give a list.
         background_mix : array-like of shape (number of backgrounds,), optional
-            Positive weights :math:`w_j`, which are scaled to sum to one. By default each background
-            counts the same, however many rows it has.
+            Positive weights :math:`w_j`, which are scaled to sum to one. By default, all
+            backgrounds have the same weight, however many rows they have.
 
         Returns
         -------
         Self
-            The fitted estimator. If `within` is given, it also has the attributes `within_labels_`
-            (G,) and `within_means_` (G, n_features): the labels of the foreground and their means,
-            which `transform` uses.
+            The fitted estimator. If `within` is given, it has two more attributes, which
+            `transform` uses: the labels of the foreground, `within_labels_` (G,), and the means of
+            the rows with these labels, `within_means_` (G, n_features).
 
         Raises
         ------
         ValueError
             If the features differ, a dataset has fewer than two rows or is not finite, a label is
-            missing, a weight is negative, a parameter is out of range, or there is no
-            background where one is needed. With missing values, if a feature is never observed in
-            one of the datasets, fewer than two rows have a value, or rows have labels.
+            missing, a weight is negative, a parameter is out of range, or a method that needs a
+            background is given none. With missing values, the error is also raised if a feature is
+            never observed in one of the datasets, if fewer than two rows have a value, or if labels
+            are given.
         TypeError
-            If only one of the two is `SecondMoments`, moments come with labels or weights, the
-            background is given without its name, or a parameter has the wrong type.
+            If only one of the datasets is `SecondMoments`, moments are given with labels or
+            weights, the background is given as a positional argument, or a parameter has the wrong
+            type.
         """
         design = Design(within, background_within, sample_weight, background_weight, background_mix)
         if background is not None:
@@ -139,7 +142,7 @@ class MomentContrast(LinearContrast):
                 f"fit(X, background=...). Without one, {name} is 'auto' or 0."
             )
         fitted = clone(self).set_params(**{name: 0.0})._fit_design(X, None, design)
-        for attribute in [each for each in vars(self) if each.endswith("_")]:  # of a fit before
+        for attribute in [each for each in vars(self) if each.endswith("_")]:  # from an earlier fit
             delattr(self, attribute)
         for attribute, value in vars(fitted).items():
             if attribute.endswith("_") and attribute not in _OF_THE_BACKGROUND:
@@ -156,12 +159,12 @@ class MomentContrast(LinearContrast):
         for name, value in zip(("within_labels_", "within_means_"), centres, strict=True):
             if value is not None:
                 setattr(fitted, name, value)
-            elif hasattr(fitted, name):  # of a fit before
+            elif hasattr(fitted, name):  # from an earlier fit
                 delattr(fitted, name)
         return fitted
 
     def _set_contrast(self, foreground: Moments, background: Moments, **attributes: Any) -> Self:
-        """Set the fitted attributes that describe the two datasets, and those of the method."""
+        """Set the fitted attributes that describe the two datasets, and the given attributes."""
         return self._set_fitted(
             foreground.feature_names,
             mean_=foreground.mean,
@@ -174,26 +177,26 @@ class MomentContrast(LinearContrast):
     def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
         """Return the scores of rows on the components.
 
-        Every row is centred by the foreground mean, so that foreground and background can share a
-        plot.
+        Every row is centred by the foreground mean, so that foreground and background can be
+        plotted together.
 
         Parameters
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (n, n_features)
-            Rows to transform. Sparse input stays sparse; stored data are read in blocks of rows.
+            Rows to transform. Sparse input stays sparse. Stored data are read in blocks of rows.
         within : array-like of shape (n,), optional
-            A label for each row. The scores are then centred within each label, by the label's mean
-            in the foreground of the fit. If the foreground had no such label, they are centred by
-            the mean of the given rows with this label.
+            A label for each row. The scores of the rows with a label are then centred by the mean
+            that this label had in the foreground of the fit. If the foreground had no such label,
+            they are centred by the mean of the given rows with this label.
 
         Returns
         -------
         ndarray of shape (n, n_components)
             ``(X - mean_) @ components_.T``, unless the class says otherwise. If X is a dask array,
             the scores are a dask array that is not computed yet. If X is a torch tensor, the scores
-            are a tensor of its dtype on its device; they are computed in float64, and gradients
-            flow through them.
+            are a tensor with the same dtype and device. They are computed in float64, and gradients
+            with respect to X can be computed.
 
         Raises
         ------
@@ -227,7 +230,7 @@ class MomentContrast(LinearContrast):
 
     @property
     def background_variances_(self) -> FloatArray:
-        """Return each background's variance along each component, (number of backgrounds, k)."""
+        """Return the variance of each background along each component, (n_backgrounds, k)."""
         check_is_fitted(self)
         if not hasattr(self, "background_moments_"):
             raise AttributeError(

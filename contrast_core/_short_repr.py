@@ -1,4 +1,4 @@
-"""Short text representation of results, which shows large arrays by their shape."""
+"""Short text representation of results, in which large arrays are shown by their shape."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
-_FEW = 10  # entries that are printed one by one
+_FEW = 10  # arrays with at most this number of entries are printed in full
 
 
 class ShortRepr:
-    """Base of dataclasses whose arrays are too large to print; they are made with `repr=False`."""
+    """Base class of dataclasses whose arrays are too large to print.
+
+    These dataclasses are declared with ``repr=False``, so that they inherit this representation.
+    """
 
     def __repr__(self) -> str:
         shown: dict[str, Any] = {

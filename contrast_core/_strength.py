@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 class ContrastStrength:
-    """The contrast strength of every method under one name; a subclass names its parameter."""
+    """Mixin with the contrast strength of a method as `strength_`.
+
+    A subclass sets `_strength` to the name of its own parameter.
+    """
 
     _strength: ClassVar[str]
 
@@ -42,13 +45,13 @@ class StrengthPath(ContrastStrength):
         Parameters
         ----------
         strength : float or str
-            Contrast strength: any value that the method's parameter (`alpha`, `beta` or `gamma`)
-            accepts.
+            Contrast strength. Any value is allowed that the method's parameter (`alpha`, `beta` or
+            `gamma`) accepts.
 
         Returns
         -------
         Self
-            A new estimator, fitted with as many components as this one, which does not change.
+            A new fitted estimator with as many components as this one. This one does not change.
 
         Raises
         ------
@@ -60,21 +63,23 @@ class StrengthPath(ContrastStrength):
         return self._like_this(self._fit_one(self._with_strength(strength)))
 
     def path(self, strengths: ArrayLike | Sequence[float | str] | None = None) -> list[Self]:
-        """Fit the method at several contrasts, which share the work.
+        """Fit the method at several contrasts, which is faster than fitting them one by one.
 
         Parameters
         ----------
-        strengths : array-like of what `at` takes, optional
-            Contrast strengths; by default a grid over the method's range: for `alpha`, 0 and 40
-            values log-spaced from 0.1 to 1000; for `beta`, 0 and 40 values whose ridge
-            ``(1 - beta) / beta`` goes from 1000 times that of the automatic beta down to a
-            thousandth of it; for `gamma`, 0, 0.05, ... 0.95 of `gamma_max_`.
+        strengths : array-like of float or str, optional
+            Contrast strengths, as for `at`. The default is a grid over the method's range:
+
+            - for `alpha`, 0 and 40 log-spaced values from 0.1 to 1000;
+            - for `beta`, 0 and 40 values whose ridge ``(1 - beta) / beta`` is log-spaced, from 1000
+              times the ridge of the automatic beta down to a thousandth of it;
+            - for `gamma`, the multiples 0, 0.05, ... 0.95 of `gamma_max_`.
 
         Returns
         -------
         list of Self
-            A new, fitted estimator for each different strength, ascending, as `at` gives it. A path
-            does not issue the warnings that `fit` issues at a single strength.
+            A new fitted estimator for each different strength, in ascending order, as `at` returns
+            it. A path does not issue the warnings that `fit` issues at a single strength.
 
         Raises
         ------
@@ -127,12 +132,12 @@ class StrengthPath(ContrastStrength):
         return fitted
 
     def _fit_each(self, others: list[Self]) -> list[Self]:
-        """Fit estimators that differ from this one in strength, and return the `ascending` ones."""
+        """Fit estimators that differ from this one in strength; return them as `ascending` does."""
         raise TypeError(f"{type(self).__name__} does not define how to fit a path.")
 
 
 def ascending(others: Sequence[T], strengths: Sequence[float]) -> tuple[list[T], list[float]]:
-    """Sort estimators by strength, and keep the first of those with equal strengths."""
+    """Sort estimators by strength, and keep only the first one of several with equal strengths."""
     distinct = dict(zip(reversed(strengths), reversed(others), strict=True))
     order = sorted(distinct)
     return [distinct[strength] for strength in order], order

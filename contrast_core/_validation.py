@@ -1,4 +1,4 @@
-"""Checks of arguments, and the errors that users read."""
+"""Check arguments, and raise errors that tell users what to do."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 FloatArray: TypeAlias = NDArray[np.float64]
 MatrixLike: TypeAlias = "ArrayLike | scipy.sparse.spmatrix | scipy.sparse.sparray"
 
-# Types that Python registers as numbers, but that are refused here.
+# Python registers these types as numbers, but the checks of this module refuse them.
 NO_NUMBERS = (bool, np.bool_, np.timedelta64)
 _LARGEST_COUNT = 2**62
 _LARGEST_SEED = 2**32 - 1
-_SHOWN = 60  # characters of a value in an error
+_SHOWN = 60  # largest number of characters of a value in an error
 
 
 class ContrastWarning(UserWarning):
@@ -33,7 +33,7 @@ class ContrastWarning(UserWarning):
 def check_feature_names(
     names: Sequence[str] | None, n_features: int, name: str = "X"
 ) -> tuple[str, ...] | None:
-    """Return the names as a tuple of as many strings as features, or None."""
+    """Check that there is a string for each feature, and return the names as a tuple, or None."""
     if names is None:
         return None
     listed = tuple(names) if np.iterable(names) else None
@@ -52,7 +52,7 @@ def check_feature_names(
 def check_labels(labels: ArrayLike, n_rows: int, name: str, rows: str = "rows") -> NDArray[Any]:
     """Return one label for each row, after a check that none is missing and all have one type.
 
-    `rows` is what an error calls the rows.
+    Errors call the rows `rows`.
     """
     check_unmasked(labels, name)
     # Labels are converted to objects first, because numpy would turn a NaN in a list of strings
@@ -67,7 +67,7 @@ def check_labels(labels: ArrayLike, n_rows: int, name: str, rows: str = "rows") 
         n_missing = sum(map(_is_missing, objects.tolist()))
     if n_missing:
         raise ValueError(f"{name} has {n_missing} missing labels; leave these {rows} out first.")
-    if objects.dtype.kind in "mM":  # dates in nanoseconds would become integers in lists
+    if objects.dtype.kind in "mM":  # `tolist` would turn dates in nanoseconds into integers
         return objects.astype(f"{objects.dtype.kind}8[us]")
     if objects.dtype != object or not n_rows:
         return objects
@@ -96,7 +96,7 @@ def check_both_labels(
     n_rows: tuple[int, int],
     names: tuple[str, str] = ("units", "background_units"),
 ) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Return the labels of the rows of two datasets, such as their donors; None without labels."""
+    """Return the labels of the rows of two datasets, or None if no labels are given."""
     first, second = labels
     if (first is None) != (second is None):
         given, missing = names if second is None else names[::-1]
@@ -258,7 +258,7 @@ def as_number(value: object, name: str, expected: str = "a number") -> float:
 
 
 def check_flag(value: object, name: str) -> bool:
-    """Return the value if it is True or False, else raise TypeError."""
+    """Return the value if it is True or False, and raise TypeError otherwise."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(
             f"{name} must be True or False, got {shown(value)} ({type(value).__name__})."
@@ -267,14 +267,17 @@ def check_flag(value: object, name: str) -> bool:
 
 
 def check_path(path: object) -> str | os.PathLike[str]:
-    """Return a path; an integer, which would mean an open file, is refused."""
+    """Return the path; raise TypeError for an integer, which would mean an open file."""
     if isinstance(path, str | os.PathLike) and "\0" not in str(path):
         return path
     raise TypeError(f"path={shown(path)} is {type(path).__name__}; expected the path of a file.")
 
 
 def check_choice(value: object, name: str, choices: Iterable[str], other: str = "") -> str:
-    """Return the value if it is one of these words; `other` says what else the caller accepts."""
+    """Return the value if it is one of the words `choices`, and raise ValueError otherwise.
+
+    `other` describes, for the error, which other values the caller accepts.
+    """
     expected = [*map(repr, choices), *([other] if other else [])]
     word = str(value) if isinstance(value, str) else None  # np.str_ has another repr
     if word is None or repr(word) not in expected:
@@ -350,7 +353,7 @@ def check_unmasked(values: object, name: str) -> None:
 
 
 def without_mask(values: Any) -> Any:
-    """Return a masked array as an ndarray with NaN in the masked entries, else the values."""
+    """Replace the masked entries of a masked array by NaN; return other values unchanged."""
     if not (isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values)):
         return values
     if values.dtype.kind not in "biuf":
@@ -360,7 +363,7 @@ def without_mask(values: Any) -> Any:
 
 
 def numbers_of(values: object, name: str) -> list[object]:
-    """Return the entries of a scalar, a sequence or an array as a flat list, unchecked.
+    """Return the entries of a scalar, a sequence or an array as a flat list, without a check.
 
     Raises
     ------

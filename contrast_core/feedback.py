@@ -25,8 +25,8 @@ __all__ = ["Progress", "muted", "warn", "with_progress"]
 T = TypeVar("T")
 Progress: TypeAlias = bool | Callable[..., Iterable[Any]]
 
-# Warnings are never attributed to lines of these packages. They are the packages of this
-# distribution, and scikit-learn, whose pipelines and wrappers call the estimators.
+# Warnings are never attributed to lines of the packages of this distribution. The same holds for
+# scikit-learn, because its pipelines and wrappers call the estimators.
 _NOT_THE_CALLER = ("contrast_core", "scanpy_ext", "napari_plugin", "sklearn")
 _muted: ContextVar[str | None] = ContextVar("muted", default=None)
 
@@ -58,7 +58,7 @@ def warn(message: str) -> None:
 
 @contextmanager
 def muted(pattern: str = "") -> Iterator[None]:
-    """Suppress expected warnings: all of them, or those that match a pattern.
+    """Suppress expected warnings: all warnings, or only the warnings that match a pattern.
 
     This affects the current thread only. Python's own filters belong to the whole process, and
     could end up wrong if two threads changed and restored them at the same time.
@@ -78,7 +78,7 @@ def _package(names: dict[str, Any]) -> str:
 def with_progress(
     items: Iterable[T], total: int | None, label: str, progress: Progress
 ) -> Iterable[T]:
-    """Iterate over `items` with a progress bar: tqdm, or a function that is called as tqdm is."""
+    """Iterate over `items` with a progress bar, by tqdm or by a function with its arguments."""
     if progress is False:
         return items
     if progress is True:

@@ -1,4 +1,4 @@
-"""Datasets with known answers: generators, and two real datasets bundled with the package.
+"""Datasets with known answers: simulations, and two real datasets bundled with the package.
 
 Nothing is downloaded, and loading needs only numpy. Sources and licences are in
 ``contrast_core/datasets/data/README.md`` and the licence files beside it.

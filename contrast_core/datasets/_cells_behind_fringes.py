@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from contrast_core._validation import check_count, check_generator, numbers_of, shown
 
-_SMALLEST = 96  # pixels along a side: room for an empty corner with cells around it
-_EMPTY = 0.3  # share of each side that the empty corner takes
-_CELL = 1800  # pixels per cell
-_PERIOD = 13.0  # pixels
-_ANGLE = 0.6
-_NOISE = 0.3  # camera noise relative to the cells' standard deviation
+_SMALLEST = 96  # smallest side in pixels; an empty corner and cells around it still fit
+_EMPTY = 0.3  # side of the empty corner divided by the side of the image
+_CELL = 1800  # area of the image per cell, in pixels
+_PERIOD = 13.0  # period of the fringes in pixels
+_ANGLE = 0.6  # direction across the fringes in radians
+_NOISE = 0.3  # standard deviation of the camera noise, divided by that of the cells
 
 
 class CellsBehindFringes(NamedTuple):
@@ -24,11 +24,11 @@ class CellsBehindFringes(NamedTuple):
     Parameters
     ----------
     image : ndarray of shape (height, width), float32
-        Cells, fringes and camera noise.
+        The sum of cells, fringes and camera noise.
     clean : ndarray of shape (height, width), float32
-        The cells alone, from 0 to about 1.
+        The cells alone, with values from 0 to about 1.
     empty : ndarray of shape (height, width), bool
-        The corner where there are no cells.
+        True in the corner without cells.
     """
 
     image: NDArray[np.float32]
@@ -42,16 +42,17 @@ def cells_behind_fringes(
     """Simulate cells behind interference fringes, with an empty corner of fringes alone.
 
     The cells are bright blurred ellipses with brighter nuclei. They lie all over the field except
-    in its upper left corner, which takes three tenths of each side. The fringes are slanted and
-    bent and have a period of 13 pixels. Their mean is 0, and their standard deviation equals that
-    of the cells. The standard deviation of the camera noise is 0.3 times this.
+    in its upper left corner, whose sides are 0.3 times the sides of the field. The fringes are
+    slanted and bent, and have a period of 13 pixels. Their mean is 0, and their standard deviation
+    equals that of the cells. The standard deviation of the camera noise is 0.3 times that of the
+    cells.
 
     Parameters
     ----------
     shape : (int, int), default=(512, 512)
         Height and width in pixels, at least 96 each.
     random_state : int, Generator or None, default=0
-        Seed of the draw. The same integer gives the same image, to rounding, on every machine.
+        Seed of the draw. The same integer gives the same image on every machine, up to rounding.
 
     Returns
     -------

@@ -30,9 +30,9 @@ class ContrastData:
     frame_shape : tuple of int or None
         Height and width in pixels if every row is an image, flattened row by row.
     clean : ndarray of shape (n, D) or None
-        True signal of each foreground row, if it is known; denoising should recover it.
+        True signal of each foreground row, if it is known. Denoising should recover this signal.
     description : str
-        What the data are and where they come from.
+        Short text on what the data are and where they come from.
     """
 
     foreground: NDArray[np.float64]

@@ -19,16 +19,17 @@ def digits_on_photos(
 ) -> ContrastData:
     """Make faint handwritten zeros and ones on patches of photographs, and patches without digits.
 
-    A foreground frame is 0.25 times a digit (its pixels between 0 and 1) plus a random 28 x 28 crop
-    of a greyscale photograph (0 to 1, 100 x 100); a background frame is a crop alone. Six
-    photographs are used for the foreground and six others for the background. The frames are
-    computed on each call.
+    A foreground frame is the sum of 0.25 times a digit and a random crop of a photograph. A
+    background frame is a crop alone. Digits and crops have 28 x 28 pixels, and photographs have
+    100 x 100 grey pixels, all with values from 0 to 1. Six photographs are used for the foreground
+    and six others for the background. The frames are computed on each call.
 
     Parameters
     ----------
     n_samples : int, default=5000
-        Number of frames in the foreground, and also in the background: 1 to 5000, the number of
-        bundled digits. A smaller dataset equals the first frames of a larger one.
+        Number of frames in the foreground, and also in the background. It is from 1 to 5000, which
+        is the number of bundled digits. A smaller dataset equals the first frames of a larger
+        dataset.
     random_state : int, Generator or None, default=0
         Seed of the crops. The same integer gives the same data on every machine. The digits and
         their order are always the same.
@@ -37,9 +38,10 @@ def digits_on_photos(
     -------
     ContrastData
         `foreground`, `background` and `clean` have shape (n_samples, 784) and pixels from 0 to
-        1.25. Each row is a frame of `frame_shape` (28, 28). `clean` is the digit as it was added
-        (0 to 0.25), so `foreground - clean` is the crop. `labels` (n_samples,) is the digit, 0 or
-        1. `units` and `background_units` name the photograph from which a frame was cropped.
+        1.25. Each row is a frame of `frame_shape` (28, 28). `clean` is the digit with the values
+        from 0 to 0.25 that were added, so `foreground - clean` is the crop. `labels` (n_samples,)
+        is the digit, 0 or 1. `units` and `background_units` name the photograph from which a frame
+        was cropped.
 
     Raises
     ------
@@ -52,9 +54,9 @@ def digits_on_photos(
     photographs. With 5000 frames, several hundred crops occur more than once and most crops
     overlap, so the frames of one photograph are not independent.
 
-    The papers used ImageNet pictures of grass, which cannot be distributed. The twelve photographs
-    here come with scikit-image and scikit-learn; the source and licence of each are listed in
-    ``datasets/data``.
+    The papers used ImageNet pictures of grass, which must not be redistributed. The twelve
+    photographs here come with scikit-image and scikit-learn. The source and the licence of each
+    photograph are listed in ``datasets/data``.
 
     References
     ----------
@@ -74,7 +76,8 @@ def digits_on_photos(
     photographs = _arrays("photographs.npz")
     images, names = photographs["images"], photographs["names"]
 
-    # One row of draws per frame, so that the first frames do not depend on how many follow.
+    # Each frame has its own row of draws, so that the first frames do not depend on the number of
+    # frames.
     half, positions = len(images) // 2, images.shape[1] - _SIDE + 1
     draws = rng.integers([half, positions, positions] * 2, size=(n, 6))
     crops, units = _crops(images[0::2], draws[:, :3]), names[0::2][draws[:, 0]]
@@ -100,7 +103,10 @@ def _arrays(name: str) -> dict[str, NDArray[Any]]:
 
 
 def _crops(images: NDArray[Any], draws: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return crops (n, 784) from 0 to 1 at `draws` (n, 3): photograph, top row, left column."""
+    """Return crops (n, 784) with values from 0 to 1.
+
+    The columns of `draws` (n, 3) are the photograph, the top row and the left column of each crop.
+    """
     windows = np.lib.stride_tricks.sliding_window_view(images, (_SIDE, _SIDE), axis=(1, 2))
     crops: NDArray[np.float64] = windows[tuple(draws.T)].reshape(len(draws), -1) / 255.0
     return crops

@@ -1,4 +1,4 @@
-"""Protein levels in the cortex of trisomic and control mice (Higuera, Gardiner and Cios, 2015)."""
+"""Load protein levels in the cortex of trisomic and control mice (Higuera et al., 2015)."""
 
 import csv
 import gzip
@@ -18,26 +18,28 @@ def load_mouse_protein(*, raw: bool = False) -> ContrastData:
     The foreground consists of trisomic and control mice of the shock-context group (class
     ``*-SC-s``). The background consists of control mice of the context-shock group (``c-CS-s``).
     All mice were treated with saline. cPCA should separate the two genotypes of the foreground,
-    whereas PCA shows other variation among mice.
+    whereas PCA shows other differences among mice.
 
     Parameters
     ----------
     raw : bool, default=False
         If False, the data are prepared as in both papers' scripts: missing values are replaced by
         0, and then foreground and background are standardised separately to mean 0 and standard
-        deviation 1 (divisor n). If True, the levels are as published, with NaN for missing values.
+        deviation 1 (with the divisor n). If True, the levels are returned as published, with NaN
+        for missing values.
 
     Returns
     -------
     ContrastData
-        `foreground` (270, 77), `background` (135, 77), `labels` (270,) with the genotypes
-        "Control" (135) and "Ts65Dn" (135), `feature_names` (77 proteins), `units` and
-        `background_units` with the mouse of each row.
+        `foreground` (270, 77) and `background` (135, 77) hold the levels. `labels` (270,) holds the
+        genotypes, 135 times "Control" and 135 times "Ts65Dn". `feature_names` holds the names of
+        the 77 proteins. `units` and `background_units` hold the mouse of each row.
 
     Notes
     -----
-    Each mouse was measured 15 times. The foreground holds 18 mice and the background 9. The rows of
-    a mouse are repeats, not independent samples; keep them together when you split the rows.
+    Each mouse was measured 15 times. The foreground holds 18 mice, and the background holds 9. The
+    rows of a mouse are repeats and not independent samples. Therefore keep them together when you
+    split the rows.
 
     References
     ----------
@@ -54,7 +56,7 @@ def load_mouse_protein(*, raw: bool = False) -> ContrastData:
     """
     raw = check_flag(raw, "raw")
     packed = files(__package__) / "data" / "mouse_cortex_protein_saline.csv.gz"
-    # The file starts with a byte order mark, which "utf-8-sig" takes off the first column's name.
+    # The file starts with a byte order mark. "utf-8-sig" removes it from the first column's name.
     text = gzip.decompress(packed.read_bytes()).decode("utf-8-sig")
     rows = list(csv.DictReader(io.StringIO(text)))
     proteins = tuple(name for name in rows[0] if name.endswith("_N"))

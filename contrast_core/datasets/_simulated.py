@@ -1,4 +1,4 @@
-"""Simulated data: examples of the papers, and groups that differ in some of the features."""
+"""Simulate examples from the papers, and groups that differ in some of the features."""
 
 import numpy as np
 
@@ -35,8 +35,8 @@ def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> C
     Returns
     -------
     ContrastData
-        `foreground` (400, 30), `background` (400, 30), `labels` (400,) integers 0 to 3 in blocks
-        of 100.
+        `foreground` (400, 30) and `background` (400, 30) hold the rows. `labels` (400,) holds the
+        integers 0 to 3 in blocks of 100.
 
     Raises
     ------
@@ -46,8 +46,8 @@ def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> C
     Notes
     -----
     The paper specifies neither the meaning of the second number of N nor the number of background
-    rows. Here the second number is the standard deviation: if it were the variance, PCA would
-    already separate the groups.
+    rows. Here the second number is taken as the standard deviation, because PCA would already
+    separate the groups if it were the variance.
 
     References
     ----------
@@ -82,17 +82,18 @@ def make_motion_sensors(
     *,
     random_state: int | np.random.Generator | None = 0,
 ) -> ContrastData:
-    """Simulate two activities in 23 channels of body-worn sensors, six of them uninformative.
+    """Simulate two activities in 23 channels of body-worn sensors, six of which are uninformative.
 
     The data imitate the mHealth recordings and have the same channels: accelerometers at chest,
     ankle and arm, an electrocardiogram of two leads, and gyroscopes and magnetometers at ankle and
     arm. In this text, N(mean, variance) is a normal distribution. All rows have noise N(0, 1) in
-    every channel, and five factors that act on all channels, as posture and breathing do. The
-    loadings of these factors are N(0, 0.64).
+    every channel. They also have five factors that act on all channels, as posture and breathing
+    do. The loadings of these factors are N(0, 0.64).
 
-    The foreground has two more factors. The first one is N(-1, 0.25) in the first activity and
-    N(1, 0.25) in the second. The other one, the phase of a movement, is N(0, 1) in both. The two
-    loadings on a channel form a vector of random direction, whose length depends on the sensor:
+    The foreground has two more factors. One of them is N(-1, 0.25) in the first activity and
+    N(1, 0.25) in the second activity. The other factor is the phase of a movement, and is N(0, 1)
+    in both activities. The loadings of these two factors on a channel form a vector of random
+    direction. The length of the vector depends on the sensor:
 
     =============  ========  ======
     sensor         channels  length
@@ -113,19 +114,19 @@ def make_motion_sensors(
     Returns
     -------
     ContrastData
-        `foreground` (n_foreground, 23), `background` (n_background, 23), `labels` (n_foreground,)
-        with 0 and 1 alternating, and `feature_names`.
+        `foreground` (n_foreground, 23) and `background` (n_background, 23) hold the rows. `labels`
+        (n_foreground,) alternates between 0 and 1. `feature_names` holds the names of the channels.
 
     Raises
     ------
     TypeError, ValueError
-        If a size is not an integer or too small, or `random_state` is not a seed.
+        If a size is not an integer or is too small, or `random_state` is not a seed.
 
     References
     ----------
     Structure: Banos et al., "mHealthDroid: a novel framework for agile development of mobile health
     applications", IWAAL 2014, as used by Severson, Ghosh and Ng, arXiv:1811.06094, Section 4.3. All
-    numbers are simulated; they contain no recordings.
+    numbers are simulated, and the data contain no recordings.
 
     Examples
     --------
@@ -168,11 +169,11 @@ def make_sparse_groups(
     *,
     random_state: int | np.random.Generator | None = 0,
 ) -> ContrastData:
-    """Simulate four groups that differ in 30 of 500 features; the others vary more, in both sets.
+    """Simulate four groups that differ in 30 of 500 features, while all other features vary more.
 
-    All rows have noise N(0, 1) in every feature. Ten factors with the same loadings in both
-    datasets act on the features 31 to 500; they add a variance of nine to each of these features on
-    average. In the foreground, the means of the features 1 to 30 differ between the groups:
+    All rows have noise N(0, 1) in every feature. Ten factors act on the features 31 to 500, with
+    the same loadings in both datasets. On average, they add a variance of nine to each of these
+    features. In the foreground, the means of the features 1 to 30 differ between the groups:
 
     =====  =============  ==============
     label  features 1-15  features 16-30
@@ -184,25 +185,25 @@ def make_sparse_groups(
     =====  =============  ==============
 
     No single feature separates the groups. The loadings of contrastive PCA are so noisy that some
-    features that do not differ get larger loadings than some that do.
+    of the features 31 to 500 get larger loadings than some of the features 1 to 30.
 
     Parameters
     ----------
     n_foreground, n_background : int, default=600
-        Number of rows of each dataset, at least 4 and 2.
+        Number of rows of each dataset, at least 4 in the foreground and 2 in the background.
     random_state : int, Generator or None, default=0
         Seed of the draw. The same integer gives the same data, to rounding, on every machine.
 
     Returns
     -------
     ContrastData
-        `foreground` (n_foreground, 500), `background` (n_background, 500), `labels`
-        (n_foreground,) with the integers 0 to 3 in turn.
+        `foreground` (n_foreground, 500) and `background` (n_background, 500) hold the rows.
+        `labels` (n_foreground,) repeats the integers 0 to 3 in turn.
 
     Raises
     ------
     TypeError, ValueError
-        If a size is not an integer or too small, or `random_state` is not a seed.
+        If a size is not an integer or is too small, or `random_state` is not a seed.
 
     Examples
     --------
@@ -241,8 +242,8 @@ def make_toy(
 
     All rows are normal with covariance [[2.7, 2.6], [2.6, 2.7]]. The background has mean 0. The
     first half of the foreground (label 0) has mean (-1, 1), and the rest (label 1) has mean
-    (1, -1). PCA finds the diagonal that both datasets share. With enough contrast, the component
-    turns by nearly 90 degrees to the line through the two means.
+    (1, -1). PCA finds the direction (1, 1), along which both datasets vary most. With enough
+    contrast, the component turns by nearly 90 degrees to the line through the two means.
 
     Parameters
     ----------
@@ -254,7 +255,8 @@ def make_toy(
     Returns
     -------
     ContrastData
-        `foreground` (n_foreground, 2), `background` (n_background, 2), `labels` (n_foreground,).
+        `foreground` (n_foreground, 2) and `background` (n_background, 2) hold the rows. `labels`
+        (n_foreground,) holds the group of each foreground row.
 
     Raises
     ------
@@ -275,7 +277,8 @@ def make_toy(
     n = check_count(n_foreground, "n_foreground", at_least=2)
     m = check_count(n_background, "n_background", at_least=2)
     rng = check_generator(random_state)
-    # Cholesky, not `multivariate_normal`: the sign of its SVD may differ between LAPACK builds.
+    # `multivariate_normal` is not used, because it computes a singular value decomposition, whose
+    # signs may differ between builds of LAPACK. The Cholesky factor is unique.
     factor = np.linalg.cholesky(np.array([[2.7, 2.6], [2.6, 2.7]]))
     labels = np.repeat([0, 1], [n - n // 2, n // 2])
     means = np.array([[-1.0, 1.0], [1.0, -1.0]])[labels]

@@ -1,8 +1,10 @@
-"""Positive pairs of similar rows from two conditions, for data that come without pairs.
+"""Find positive pairs of similar rows from two conditions, for data that come without pairs.
 
 `scaled_features` and `pairing_basis` make rows of both conditions comparable, and `neighbor_pairs`
-pairs them. The result, `PositivePairs`, indexes the rows on which `contrast_core.PCAPlusPlus` is
-fitted. `ilisi` and `kbet` measure how well an embedding mixes the conditions, and `label_transfer`
+pairs them. The result, `PositivePairs`, holds the indices of the paired rows, to which
+`contrast_core.PCAPlusPlus` can then be fitted.
+
+`ilisi` and `kbet` measure how well an embedding mixes the conditions, and `label_transfer`
 measures how well labels can be predicted across conditions. `mixing_scores` computes these and
 other scores.
 """

@@ -1,4 +1,4 @@
-"""A space in which rows of different conditions can be compared."""
+"""Compute features and scores by which rows of different conditions can be compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from contrast_core.moments import FeatureMoments
 from contrast_core.pairing._unit_scale import to_unit_scale
 from contrast_core.rows import load_into_memory, rows_of
 
-_ROUNDING = 1e-12  # rows that deviate less than this from their label's mean are taken as equal
+_ROUNDING = 1e-12  # smaller relative deviations from the mean of a label are rounding errors
 
 
 class ScaledFeatures(NamedTuple):
@@ -47,7 +47,7 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     X : array-like, DataFrame or sparse matrix of shape (n, n_features)
         The rows, for example of log-normalised counts.
     clip : float, default=10.0
-        Largest distance above the mean, in standard deviations; infinity means no cap.
+        Largest distance of a value above the mean, in standard deviations. Infinity means no cap.
 
     Returns
     -------
@@ -79,8 +79,8 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     cap[varies] = mean[varies] + clip * sd[varies]
     if data.is_sparse:
         values = np.empty(len(rows.data))
-        # Values are scaled in blocks: a cap and a scale for every value at once would take twice
-        # the memory of the result.
+        # Values are scaled in blocks, because a cap and a scale for every value at once would take
+        # twice the memory of the result.
         for start in range(0, len(values), data.elements // 4):
             block = slice(start, start + data.elements // 4)
             features = rows.indices[block]
@@ -90,7 +90,7 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     else:
         matrix = np.minimum(rows, cap)
         matrix *= scale
-    with np.errstate(over="ignore"):  # a cap that overflows to infinity caps nothing
+    with np.errstate(over="ignore"):  # a cap may overflow to infinity, which means no cap
         return ScaledFeatures(matrix, cap / factor, scale * factor)
 
 
@@ -108,10 +108,11 @@ def pairing_basis(X: MatrixLike, within: ArrayLike, *, n_components: int = 20) -
         Rows of both conditions. Features should have unit variance (see `scaled_features`).
         Sparse input stays sparse, because the means are subtracted implicitly.
     within : array-like of shape (n,)
-        Label of each row. Rows with the same label are centred together, so give one label for each
-        combination of donor and condition.
+        Label of each row. The mean of all rows with the same label is subtracted from these rows.
+        Therefore give one label for each combination of donor and condition.
     n_components : int, default=20
-        Number of principal components, k. It is reduced to ``min(n, n_features) - 1`` if larger.
+        Number of principal components, k. It is at most ``min(n, n_features) - 1``, and a larger
+        number is reduced to this.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""Measures of how well an embedding mixes conditions: LISI, kBET and the transfer of labels.
+"""Measure how well an embedding mixes conditions, by LISI, kBET and the transfer of labels.
 
 All three measures use the nearest neighbours of each row. An embedding without any structure mixes
-conditions perfectly, so these measures must be read together with a measure of the structure that
-should be kept, such as cell types.
+conditions perfectly. Therefore also measure how well the embedding keeps the structure that should
+be kept, such as cell types.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_PERPLEXITY = 30  # of LISI, which uses three times as many neighbours
-_BISECTIONS = 40
-_TESTED = 50  # neighbours of each row whose conditions kBET tests
-_FEWEST = 20  # smallest number of rows of a type that kBET tests
-_VOTES = 15  # neighbours that vote for a label
+_PERPLEXITY = 30  # perplexity of LISI, which uses three times as many neighbours
+_BISECTIONS = 40  # steps of the bisection by which the width of the kernel is found
+_TESTED = 50  # number of neighbours of each row in the test of kBET
+_FEWEST = 20  # kBET leaves out types with fewer rows than this
+_VOTES = 15  # number of neighbours that vote for a label
 
 
 def mixing_scores(
@@ -30,17 +30,23 @@ def mixing_scores(
     X : array-like of shape (n, n_features)
         The embedding.
     conditions, types : array-like of shape (n,)
-        The condition and the type of each row; at least two of both.
+        The condition and the type of each row. There must be at least two conditions and two types.
     clusterings : sequence of array-like of shape (n,)
-        Clusters of the rows in the embedding, once or several times; scores are averaged.
+        One or more clusterings of the embedding, each with the cluster of every row. Scores are
+        averaged over the clusterings.
 
     Returns
     -------
     dict of float
-        ``mixing_ari`` (adjusted Rand index of clusters and condition within the types that have
-        both conditions; NaN without such a type), ``silhouette_condition``, ``cell_type_ari`` (of
-        clusters and type), ``silhouette_cell_type``, and `label_transfer`, `ilisi` and `kbet` as
-        ``transfer``, ``ilisi`` and ``kbet``.
+        The scores by name:
+
+        - ``mixing_ari`` is the adjusted Rand index of clusters and conditions, computed within each
+          type that has more than one condition and then averaged. It is NaN without such a type.
+        - ``cell_type_ari`` is the adjusted Rand index of clusters and types.
+        - ``silhouette_condition`` and ``silhouette_cell_type`` are the silhouettes of conditions
+          and of types.
+        - ``transfer``, ``ilisi`` and ``kbet`` are the results of `label_transfer`, `ilisi` and
+          `kbet`.
 
     Examples
     --------
@@ -74,23 +80,24 @@ def mixing_scores(
 
 
 def ilisi(X: ArrayLike, conditions: ArrayLike) -> float:
-    """Return the median effective number of conditions among neighbours, from 0 to 1.
+    """Return the median effective number of conditions among neighbours, scaled to 0 to 1.
 
-    The effective number is the inverse Simpson index of the conditions among the neighbours of each
-    row, weighted by a normal kernel of perplexity 30 [1]_. The score is the median minus one,
-    divided by the number of conditions minus one.
+    The effective number of a row is the inverse Simpson index of the conditions of its neighbours.
+    The neighbours are weighted by a normal kernel of perplexity 30 [1]_. Let M be the median of the
+    effective numbers over rows. The score is ``(M - 1) / (number of conditions - 1)``.
 
     Parameters
     ----------
     X : array-like of shape (n, n_features)
         The embedding.
     conditions : array-like of shape (n,)
-        The condition of each row; at least two.
+        The condition of each row. There must be at least two conditions.
 
     Returns
     -------
     float
-        0 if all neighbours have one condition, 1 if all conditions are equally frequent among them.
+        The score. It is 0 if all neighbours of a row have the same condition, and 1 if all
+        conditions are equally frequent among them.
 
     References
     ----------
@@ -115,10 +122,10 @@ def ilisi(X: ArrayLike, conditions: ArrayLike) -> float:
 
 
 def kbet(X: ArrayLike, conditions: ArrayLike, types: ArrayLike) -> float:
-    """Return the fraction of rows whose neighbours have the conditions of their type.
+    """Return the fraction of rows whose neighbours have the same mix of conditions as their type.
 
-    A chi-squared test at level .05 compares the conditions among the 50 nearest neighbours of the
-    same type with those of the whole type [1]_.
+    For each row, a chi-squared test at level .05 compares two frequencies of the conditions: among
+    the 50 nearest neighbours of the same type, and in the whole type [1]_.
 
     Parameters
     ----------
@@ -130,8 +137,9 @@ def kbet(X: ArrayLike, conditions: ArrayLike, types: ArrayLike) -> float:
     Returns
     -------
     float
-        Mean over the types with at least 20 rows and two conditions; NaN if there is no such type.
-        With perfect mixing, the expected value is .95.
+        Fraction of rows that the test does not reject, averaged over the types with at least 20
+        rows and two conditions. It is NaN if there is no such type. With perfect mixing, the
+        expected value is .95.
 
     References
     ----------
@@ -164,19 +172,21 @@ def kbet(X: ArrayLike, conditions: ArrayLike, types: ArrayLike) -> float:
 
 
 def label_transfer(X: ArrayLike, labels: ArrayLike, conditions: ArrayLike) -> float:
-    """Return how often a label is that of most nearest neighbours under the other conditions.
+    """Return how often the nearest neighbours under other conditions predict a row's label.
+
+    The 15 nearest neighbours of a row under the other conditions vote for its label.
 
     Parameters
     ----------
     X : array-like of shape (n, n_features)
         The embedding.
     labels, conditions : array-like of shape (n,)
-        The label and the condition of each row; at least two conditions.
+        The label and the condition of each row. There must be at least two conditions.
 
     Returns
     -------
     float
-        Fraction of rows, averaged over the conditions; 15 neighbours vote.
+        Fraction of rows whose label is predicted correctly, averaged over the conditions.
 
     Examples
     --------
@@ -200,7 +210,7 @@ def label_transfer(X: ArrayLike, labels: ArrayLike, conditions: ArrayLike) -> fl
 
 
 def _neighbor_weights(distances: NDArray[np.floating], perplexity: float) -> NDArray[np.floating]:
-    """Return normal weights of each row's neighbours, with the width that gives this perplexity."""
+    """Return weights of neighbours by a normal kernel whose width gives the perplexity."""
     squares = np.square(distances, dtype=np.float64)
     squares -= squares.min(axis=1, keepdims=True)
     scale = squares.mean(axis=1, keepdims=True)
@@ -217,7 +227,7 @@ def _neighbor_weights(distances: NDArray[np.floating], perplexity: float) -> NDA
 
 
 def _neighbors(rows: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return distances and indices of the k nearest neighbours, at most a quarter of the rows."""
+    """Return distances and indices of the k nearest neighbours; k is at most a quarter of rows."""
     from sklearn.neighbors import NearestNeighbors
 
     k = min(k, max(1, len(rows) // 4))

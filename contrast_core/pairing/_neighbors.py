@@ -27,7 +27,9 @@ from contrast_core.rows import rows_of
 
 Search: TypeAlias = Literal["auto", "exact", "approximate"]
 
-_EXACT_DISTANCES = 1e9  # of one label; the exact search takes about 20 s in 20 dimensions
+# The search of a label is exact up to this number of distances, which takes about 20 s in 20
+# dimensions.
+_EXACT_DISTANCES = 1e9
 
 
 def neighbor_pairs(
@@ -56,9 +58,9 @@ def neighbor_pairs(
     n_neighbors : int, default=10
         Number of nearest neighbours of each row in the other set.
     mutual : bool, default=True
-        Whether each row of a pair must be among the neighbours of the other row. With False, it is
-        enough if one row is a neighbour of the other. Then every row of a label is paired, even if
-        the other set has no rows of its kind.
+        Whether each row of a pair must be among the neighbours of the other row. If False, it is
+        enough that one row is a neighbour of the other. Then every row of a label is paired, even
+        if the other set has no similar rows.
     clusters, positive_clusters : array-like of shape (n,) and (m,), optional
         Cluster of each row. If clusters are given, they are matched within each label (see
         `match_clusters`), and only rows of matched clusters are paired.
@@ -66,8 +68,8 @@ def neighbor_pairs(
         Largest number of pairs for each pair of matched clusters, or for each label if no clusters
         are given. The pairs with the smallest distances are kept.
     search : {"auto", "exact", "approximate"}, default="auto"
-        Search for neighbours. "exact" uses scikit-learn, and "approximate" uses the package
-        pynndescent. "auto" is exact except for labels with more than a billion distances.
+        Method of the search for neighbours. "exact" uses scikit-learn, and "approximate" uses the
+        package pynndescent. "auto" is exact except for labels with more than a billion distances.
     random_state : int, optional
         Seed of the approximate search; the exact search is deterministic.
 
@@ -78,8 +80,8 @@ def neighbor_pairs(
     Raises
     ------
     ValueError
-        If the sets differ in features, the number of labels is not the number of rows, labels are
-        given for one set only, no label occurs in both sets, or a number is less than 1.
+        If the sets differ in features, the number of labels differs from the number of rows, labels
+        are given for one set only, no label occurs in both sets, or a number is less than 1.
     ImportError
         If the approximate search is needed and pynndescent is missing.
 
@@ -161,7 +163,8 @@ def _two_labels(
     if found is None:
         return np.zeros(n, dtype=np.intp), np.zeros(m, dtype=np.intp)
     kinds = tuple(each.dtype.kind for each in found)
-    # Only labels of `within` are compared between the sets; labels of clusters may differ in type.
+    # Labels of `within` are compared between the sets. Labels of clusters are not compared, so
+    # their types may differ.
     if name == "within" and set(kinds) & set("US") and set(kinds) & set("biuf"):
         raise TypeError(
             f"{name} are {found[0].dtype} but positive_{name} are {found[1].dtype}: no label of "
@@ -217,7 +220,7 @@ def _neighbors(
     approximate = search == "approximate" or (
         search == "auto" and float(shape[0]) * shape[1] > _EXACT_DISTANCES
     )
-    # pynndescent cannot build its graph on a handful of rows. The exact search is cheap for them.
+    # pynndescent cannot build its graph on a few rows. The exact search is fast for few rows.
     if approximate and shape[1] > 100:
         index = _approximate_index(rows, n_neighbors, random_state).query(queries, k=n_neighbors)[0]
     else:

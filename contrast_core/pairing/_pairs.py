@@ -34,9 +34,9 @@ class PositivePairs:
     Parameters
     ----------
     rows : ndarray of int of shape (n_pairs,)
-        Index of each pair's row of X.
+        For each pair, the index of its row in X.
     positive_rows : ndarray of int of shape (n_pairs,)
-        Index of each pair's row of the positive view.
+        For each pair, the index of its row in the positive view.
     distances : ndarray of shape (n_pairs,)
         Euclidean distance between the two rows of a pair, in the space in which they were paired.
     within : tuple of LabelSummary
@@ -44,7 +44,7 @@ class PositivePairs:
 
     See Also
     --------
-    contrast_core.contrast.effective_n_pairs : Return the equivalent number of independent pairs.
+    contrast_core.contrast.effective_n_pairs : Compute the equivalent number of independent pairs.
     """
 
     rows: NDArray[np.intp]

@@ -1,4 +1,4 @@
-"""Rescale rows whose squares would overflow or vanish in float64."""
+"""Rescale rows whose squares would overflow or underflow in float64."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-_NEAR = 100  # squares of numbers from 2**-100 to 2**100 neither overflow nor vanish in float64
+_NEAR = 100  # squares of numbers from 2**-100 to 2**100 neither overflow nor underflow in float64
 
 
 def to_unit_scale(*matrices: Any) -> tuple[tuple[Any, ...], float]:
-    """Scale matrices by one power of 2 so that their squares neither overflow nor vanish.
+    """Scale matrices by a common power of 2 so that their squares neither overflow nor underflow.
 
     The scaled matrices and the factor are returned. The factor is 1 if no scaling is needed.
-    Distances between scaled rows must be divided by it.
+    Distances between scaled rows must be divided by the factor.
     """
     filled = [matrix for matrix in matrices if 0 not in matrix.shape]
     largest = max((max(float(m.max()), -float(m.min())) for m in filled), default=0.0)
