@@ -16,7 +16,7 @@ from tests.core.samples import quiet
 def two_sets(signal: float, shared: tuple[float, ...] = (), n: int = 300) -> tuple[Any, Any]:
     """Return a foreground and a background with strong shared directions.
 
-    One more direction varies more in the foreground.
+    The first feature varies more in the foreground, by the factor `signal` in standard deviation.
     """
     X, Y = np.random.default_rng(1).normal(size=(2, n, 12))
     X[:, 0] *= signal
@@ -66,7 +66,10 @@ def test_the_report_gives_the_advice_and_one_decision() -> None:
 
 
 def test_the_excess_is_that_of_the_definition() -> None:
-    """Compare with the definition; the folds are one of the ways to deal out the units."""
+    """Compare with the definition, for all ways to deal the units to folds.
+
+    The folds are random, so the excess must agree with exactly one of these ways.
+    """
     rng = np.random.default_rng(2)
     X, Y = rng.normal(size=(90, 5)), rng.normal(size=(60, 5))
     X[:, 1] *= 3

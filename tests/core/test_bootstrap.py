@@ -1,4 +1,4 @@
-"""Tests of `bootstrap_stability`: stable components, resampled by rows or by units."""
+"""Tests of `bootstrap_stability`, which resamples rows or units."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def test_repeated_rows_do_not_fake_stability() -> None:
 def test_resamples_are_those_of_a_few_lines_of_numpy(kind: str) -> None:
     """Compare with plain NumPy, for rows, donors and several backgrounds.
 
-    Donors in both datasets are drawn once for both. Each background is resampled on its own.
+    A donor with rows in both datasets is drawn equally often in both. Each of several backgrounds
+    is resampled separately.
     """
     rng = np.random.default_rng(13)
     X, Y = rng.normal(size=(60, 5)) * [3, 2, 1, 1, 1], rng.normal(size=(50, 5)) * [1, 1, 2, 1, 1]
@@ -93,7 +94,8 @@ def test_resamples_are_those_of_a_few_lines_of_numpy(kind: str) -> None:
     cosines = np.cos(found.angles) ** 2
     np.testing.assert_allclose(cosines.sum(axis=1), found.retained.sum(axis=1))
     turned = []
-    # The rotation brings each resampled subspace as close as possible to the fitted one.
+    # The rotation brings the basis of each resampled subspace as close as possible to the fitted
+    # components.
     for each in theirs:
         left, _, right = np.linalg.svd(ours @ each.T)
         turned.append(left @ right @ each)

@@ -1,4 +1,4 @@
-"""Tests of `condition_test`: results by hand, its level with few donors, and a real shift."""
+"""Tests of `condition_test`: its statistics, its level with few donors, and its power."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def donors(
     paired: bool = False,
     size: int = D,
 ) -> dict[str, Any]:
-    """Return cells of n treated and m control donors; if paired, the same donors are in both."""
+    """Return cells of n treated and m control donors; if `paired`, both sets have the same donors.
+
+    `cells` are the numbers of cells of a treated and of a control donor.
+    """
     means = sd * rng.normal(size=(2, max(n, m), size))
     if paired:
         means[1] = means[0]
@@ -65,7 +68,10 @@ def by_hand(
     alpha: float | None = None,
     beta: float | None = None,
 ) -> FloatArray:
-    """Compute the statistics of k components for each labelling; the first is the given one."""
+    """Compute the statistics of k components for each labelling.
+
+    The first labelling must be the original one.
+    """
     table = []
     for _ in range(k):
         found: list[tuple[float, Any]] = []
@@ -130,9 +136,9 @@ def test_donors_in_both_and_in_one_keep_to_their_own_kind() -> None:
     }
     test = condition_test(CPCA(1), **data, random_state=0)
     assert test.n_distinct == 20 * 4
-    # By hand: the two parts of a shared donor are centred at their common mean, which is then moved
-    # to the mean of the other donors.
-    # The parts are three treated donors, two shared donors treated and control, three controls.
+    # The mean of the two parts of a shared donor is moved to the mean of the donors in one set
+    # only. Parts 0 to 2 are treated donors, 3 and 4 are the treated parts of the shared donors, 5
+    # and 6 are their control parts, and 7 to 9 are control donors.
     parts = parts_of(data)
     common = np.mean([part.mean(axis=0) for part in parts[:3] + parts[7:]], axis=0)
     for i in (3, 4):
@@ -179,7 +185,7 @@ def n_found(
 def test_donors_that_differ_anyway_are_no_finding(
     n: int, m: int, cells: tuple[int, int], paired: bool, pooled: bool, alpha: Any
 ) -> None:
-    """Check the level, also if treated and control donors have different numbers of cells."""
+    """Check the level, including donors with different numbers of treated and control cells."""
     rng, estimator = np.random.default_rng(3), CPCA(1, alpha=alpha)
     for sd in (0.0, 1.0):
         drawn = {"cells": cells, "sd": sd, "paired": paired}
@@ -317,6 +323,7 @@ def test_a_background_that_is_in_the_foreground_too_is_named() -> None:
     with pytest.warns(ContrastWarning, match="every row of background is a row of X too"):
         permutation_test(CPCA(1), np.vstack([X, Y]), background=Y, n_permutations=19)
     permutation_test(CPCA(1), np.vstack([X, Y[:14]]), background=Y, n_permutations=19)
-    # The few possible rows make equal rows likely, so equal rows do not count as evidence.
+    # Only few different rows of counts are possible here. Equal rows are therefore likely, and do
+    # not show that the background was added to the foreground.
     counts = rng.poisson(1.0, size=(60, 2))
     permutation_test(CPCA(1), counts, background=counts[:40], n_permutations=19)

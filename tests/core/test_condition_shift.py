@@ -26,7 +26,10 @@ def rows(n: int, seed: int, shift: float = 0.0) -> Any:
 
 
 def by_donor(seed: int, shift: float, n_donors: int = 5, nested: bool = False) -> dict[str, Any]:
-    """Return donors with different means, each with 30 rows in one dataset (nested) or in both."""
+    """Return rows of donors that have different means.
+
+    Each donor has 30 rows in both datasets or, if `nested`, in one dataset only.
+    """
     rng = np.random.default_rng(seed)
     means = 0.5 * rng.normal(size=(2 * n_donors, D)) * np.exp(-np.arange(D) / 10)
     owner = np.repeat(np.arange(n_donors), 30)
@@ -47,7 +50,7 @@ def study(kind: str, seed: int, shift: float, n: int = 300) -> dict[str, Any]:
     if kind == "rows":
         return {"X": rows(n, seed, shift), "background": rows(n, seed + 1)}
     data = by_donor(seed, shift, nested=kind == "nested")
-    # In batches, the two samples of a donor differ, but in a different direction for each donor.
+    # Batch effects make the two samples of a donor differ, in another direction for each donor.
     if kind == "batches":
         rng = np.random.default_rng(seed)
         for name in ("X", "background"):
@@ -69,9 +72,10 @@ def study(kind: str, seed: int, shift: float, n: int = 300) -> dict[str, Any]:
 def test_an_effect_is_found_along_its_feature_as_often_as_the_documentation_states(
     kind: str, shift: float, share: float
 ) -> None:
-    """Check the stated power; 60 other draws gave p < 0.05 in 100%, 98%, 85% and 100%.
+    """Check the power that the documentation states for five donors on each side.
 
-    There are five donors on each side.
+    In 60 other draws, p was below 0.05 in 100% (rows, shift 1), 98% (paired, 1), 85% (nested, 2)
+    and 100% (nested, 3).
     """
     found = [
         condition_shift(**study(kind, seed, shift), n_resamples=0, random_state=0)
@@ -83,7 +87,8 @@ def test_an_effect_is_found_along_its_feature_as_often_as_the_documentation_stat
     assert first.direction[7] > 0
     assert np.linalg.norm(first.direction) == pytest.approx(1)
     assert first.n_blocks == 5
-    # If donors are nested, their differences are part of the standard deviation.
+    # If donors are nested, differences among donors are part of the standard deviation, which makes
+    # the effect smaller.
     if kind != "nested":
         assert 0 < first.effect_low < shift < first.effect_high + 0.5
 
@@ -112,7 +117,7 @@ def test_the_direction_is_that_of_a_few_lines_of_numpy(nested: bool) -> None:
     centres = [np.array([part.mean(axis=0) for part in side]) for side in (x, y)]
     variances = [np.array([part.var(axis=0) for part in side]) for side in (x, y)]
     difference = centres[0].mean(axis=0) - centres[1].mean(axis=0)
-    # This is the squared standard error of the difference.
+    # `error` is the squared standard error of the difference.
     error = sum(each.mean(axis=0) / 150 for each in variances)
     difference *= np.maximum(1 - error / difference**2, 0)
     covariance = np.mean([np.cov(part.T) for part in y], axis=0)
@@ -149,7 +154,7 @@ def test_scores_of_held_out_rows_are_in_deviations_of_the_background() -> None:
         found.effect, abs=0.05
     )
     assert found.background_scores.std() == pytest.approx(1, abs=0.02)
-    # The direction of all data separates the rows no better than the held-out scores do.
+    # The held-out scores separate the rows as well as the direction of all rows separates new rows.
     y = np.r_[np.ones(500), np.zeros(400)]
     held_out = roc_auc_score(y, np.r_[found.foreground_scores, found.background_scores])
     new = np.vstack([rows(500, 2, 3.0), rows(400, 3)]) @ found.direction
@@ -221,7 +226,7 @@ def test_the_share_of_responders_is_estimated(share: float, shift: float) -> Non
         estimate, low, high = found.share()
         inside.append(low <= true.mean() <= high)
         assert abs(estimate - true.mean()) < 0.15
-    # Check the share among responders, among the others, and among no rows.
+    # Check the share among responders, among all other rows, and among no rows.
     if shift == 4.0 and share == 0.6:
         assert found.share(true)[0] > 0.9
         assert found.share(~true)[0] < 0.1
@@ -240,7 +245,8 @@ def test_at_most_the_level_of_new_background_rows_is_called(level: float, tails:
         scores[:150] += 3
         found = responders(scores, others, level=level)
         assert (found.background_posterior > found.threshold).mean() <= level
-        # The posterior rises with the score, so new rows are called from the least called score on.
+        # The posterior rises with the score. A new row is therefore called if its score is at least
+        # the smallest score that was called.
         least = np.min(scores[found.called], initial=np.inf)
         called.append((rng.standard_t(tails, 300) >= least).mean())
     assert np.mean(called) <= level + 0.01

@@ -1,4 +1,4 @@
-"""Tests of CPCA: Algorithm 1, limits, the default contrast, and effects from the papers."""
+"""Tests of CPCA: Algorithm 1 of the paper, limits, the default contrast, and published effects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALPHAS = [0.0, 0.3, 2.0, 30.0, 1000.0]
 
 
 def reference(X: Any, Y: Any, alpha: float, k: int) -> tuple[Any, float, float]:
-    """Return the subspace by LAPACK, the norm of the contrast, and the gap below eigenvalue k."""
+    """Return the exact subspace, the norm of the contrast, and the gap below eigenvalue k."""
     contrast = np.cov(X.T, bias=True) - alpha * np.cov(Y.T, bias=True)
     values, vectors = scipy.linalg.eigh(contrast)
     return vectors[:, -k:].T, float(np.abs(values).max()), float(values[-k] - values[-k - 1])
@@ -93,7 +93,7 @@ def test_the_automatic_contrast_scales_rightly() -> None:
     assert CPCA().fit(3 * X, background=3 * Y).alpha_ == pytest.approx(alpha)
     padded = [np.hstack([a, np.full((len(a), 30), 0.1)]) for a in (X, Y)]
     assert CPCA().fit(padded[0], background=padded[1]).alpha_ == pytest.approx(alpha)
-    # For "denoise" alpha is half of the automatic alpha of two components.
+    # For "denoise", alpha is half of the automatic alpha for two components.
     denoising = CPCA(1, alpha="denoise").fit(X, background=Y)
     assert denoising.alpha_ == pytest.approx(alpha / 2)
 
@@ -103,7 +103,7 @@ def _silhouette(scores: Any, labels: Any, *, unit_sd: bool) -> float:
 
 
 def test_mice_with_down_syndrome_stand_apart() -> None:
-    """Check Abid et al. 2018, Fig. 2; the choice of the contrast uses no labels."""
+    """Reproduce Fig. 2 of Abid et al. 2018, with a contrast that is chosen without labels."""
     mice = load_mouse_protein()
     cpca = CPCA().fit(mice.foreground, background=mice.background)
     assert _silhouette(cpca.transform(mice.foreground), mice.labels, unit_sd=True) >= 0.41
@@ -112,14 +112,14 @@ def test_mice_with_down_syndrome_stand_apart() -> None:
 
 
 def _affine_error(estimate: Any, clean: Any) -> float:
-    """Return the mean squared error after the best affine intensity fit of each frame."""
+    """Return the mean squared error after an affine fit of the intensities of each frame."""
     e, c = (a - a.mean(axis=1, keepdims=True) for a in (estimate, clean))
     slope = (e * c).sum(axis=1, keepdims=True) / (e**2).sum(axis=1, keepdims=True)
     return float(((c - slope * e) ** 2).mean())
 
 
 def test_digits_come_out_of_photographs() -> None:
-    """Check Abid et al. 2018, Fig. 1, in full size: 5,000 digits, 5,000 crops, 784 pixels."""
+    """Reproduce Fig. 1 of Abid et al. 2018 with 5,000 digits and 5,000 crops of 784 pixels."""
     digits = digits_on_photos(5000, random_state=0)
     cpca = CPCA().fit(digits.foreground, background=digits.background)
     scores, pca_scores = (c.transform(digits.foreground) for c in (cpca, cpca.at(0.0)))
@@ -160,7 +160,7 @@ def test_values_beyond_the_range_of_float64_are_named() -> None:
 
 
 def test_the_ridge_counts_features_that_vary_in_either_dataset() -> None:
-    """Check that a gene with no variance in the controls counts in the mean variance."""
+    """Check the mean variance if some features vary in one dataset only."""
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(80, 6)) * [3, 1, 1, 2, 1, 1], rng.normal(size=(90, 6))
     Y[:, 3:] = X[:, 5:] = 7.0

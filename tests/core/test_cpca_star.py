@@ -1,4 +1,4 @@
-"""Tests of cPCA*: the generalised eigenproblem, its limits, its path, the automatic contrast."""
+"""Tests of cPCA*: the generalised eigenproblem, its limits, and the automatic contrast."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_directions_solve_the_generalised_problem(beta: float) -> None:
     np.testing.assert_allclose(v @ b @ v.T, np.eye(4), atol=1e-10)
     reference = scipy.linalg.eigh(c_x, b, eigvals_only=True, subset_by_index=[11, 14])[::-1]
     np.testing.assert_allclose(values, reference, rtol=1e-10)
-    for j in range(1, 5):  # the components span the directions, in their order
+    for j in range(1, 5):  # the first j components and the first j directions have the same span
         assert subspace_error(star.components_[:j], v[:j]) < 1e-12
     for C, variance in ((c_x, star.foreground_variance_), (c_y, star.background_variance_)):
         np.testing.assert_allclose(np.diag(star.components_ @ C @ star.components_.T), variance)
@@ -84,7 +84,7 @@ def test_automatic_beta_shares_the_ridge_of_automatic_alpha() -> None:
     tau = background_ridge(x, y)
     np.testing.assert_allclose(tau, y.total_variance / 15 / 4)
     assert CPCAStar().fit(x, background=y).beta_ == pytest.approx(1 / (1 + tau))
-    # The automatic alpha of cPCA is a fixed point with the same ridge.
+    # The automatic alpha of cPCA equals the ratio of variances with the same ridge.
     alpha = trace_ratio_alpha(x, y, 2)
     cpca = CPCA(2, alpha=alpha).fit(x, background=y)
     assert alpha == pytest.approx(
@@ -107,9 +107,9 @@ def test_a_planted_subspace_is_recovered() -> None:
 @pytest.mark.filterwarnings("ignore:[12] of 2 components have negative contrast")
 @pytest.mark.parametrize("scaled", [True, False])
 def test_automatic_contrast_is_within_a_tenth_of_the_best_on_mice(scaled: bool) -> None:
-    """Check cPCA and cPCA* against the best strength of a grid, on the mouse data.
+    """Compare the automatic strengths of cPCA and cPCA* with the best ones of a grid.
 
-    validation/automatic_contrast.py checks the other datasets.
+    This test uses the mouse data. validation/automatic_contrast.py uses other datasets.
     """
     mice = load_mouse_protein()
 

@@ -27,7 +27,7 @@ def test_two_samples_of_one_distribution_give_one_less_the_ridge(seed: int) -> N
     rng = np.random.default_rng(seed)
     X, Y = rng.normal(size=(2, 400, 30))
     result = cross_fitted_ratio(X, background=Y, random_state=0)
-    # The ridge is a quarter of the variance.
+    # The ridge is a quarter of the variance, so the relative ratio is 1 / (1 + 1/4).
     assert result.relative == pytest.approx(1 / 1.25, rel=0.1)
     scaled = cross_fitted_ratio(3 * X, background=Y, random_state=0)
     assert scaled.relative == pytest.approx(result.relative)

@@ -1,4 +1,4 @@
-"""Tests of generators and bundled data: their known properties, and repeatable seeds."""
+"""Tests of simulated and bundled data: their known properties, and repeatable seeds."""
 
 import sys
 from importlib.resources import files
@@ -36,7 +36,7 @@ def digits() -> ContrastData:
 
 
 def plain_scores(data: ContrastData, alpha: float) -> np.ndarray:
-    """Scores (n, 2) of cPCA, written out without the package."""
+    """Compute the scores (n, 2) of cPCA without the package."""
     covariance = np.cov(data.foreground.T, bias=True) - alpha * np.cov(data.background.T, bias=True)
     centred = data.foreground - data.foreground.mean(axis=0)
     return centred @ np.linalg.eigh(covariance)[1][:, :-3:-1]
@@ -119,7 +119,7 @@ def test_four_groups_have_the_papers_means_and_standard_deviations() -> None:
     data = make_four_groups()
     blocks = data.foreground.reshape(4, 100, 3, 10)
     np.testing.assert_array_equal(data.labels, np.repeat([0, 1, 2, 3], 100))
-    # 1,000 draws in each block: five standard errors.
+    # Each block has 1,000 draws. The tolerances are five standard errors.
     means = [[0, 0, 0], [0, 3, 0], [6, 0, 0], [6, 3, 0]]
     assert (np.abs(blocks.mean(axis=(1, 3)) - means) < [0.16, 0.16, 1.6]).all()
     np.testing.assert_allclose(blocks.std(axis=(1, 3)), [[1, 1, 10]] * 4, rtol=0.12)

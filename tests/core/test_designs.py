@@ -31,11 +31,12 @@ from contrast_core.moments import PairMoments
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 METHODS = [CPCA(2), CPCA(2, alpha=1.0), CPCAStar(2), PCPCA(2), SparseCPCA(2, alpha=0.5)]
-SHAPES = [(120, 90, 12), (40, 36, 1700)]  # solved with covariances, and in the span of the rows
+# The first shape is solved with covariances of the features, the second in the span of the rows.
+SHAPES = [(120, 90, 12), (40, 36, 1700)]
 
 
 def study(n: int, m: int, d: int, sparse: bool = False) -> dict[str, Any]:
-    """Return a study in which donors differ more than the treatment changes them."""
+    """Return datasets, labels and weights; donors differ more than the treatment changes them."""
     rng = np.random.default_rng(d)
     groups, background_within = rng.integers(0, 4, n), rng.integers(2, 7, m)
     donors = 8 * rng.normal(size=(7, d))
@@ -124,7 +125,7 @@ def test_each_background_counts_as_told_whatever_its_rows(
     backgrounds = [Y[:8], Y[8:]]
     several = clone(method).fit(data["X"], background=backgrounds, background_mix=mix)
     shares = np.array(mix or [1.0, 1.0]) / np.sum(mix or [1.0, 1.0])
-    # Several backgrounds equal one background whose parts are centred and weighted.
+    # The same result is expected with one background whose parts are centred and weighted.
     one = clone(method).fit(
         data["X"],
         background=Y,
@@ -236,7 +237,7 @@ def test_moments_stand_for_rows_with_groups() -> None:
     from_moments = CPCA(2).fit(x.within, background=y.within)
     assert subspace_error(from_rows.components_, from_moments.components_) < 1e-12
     np.testing.assert_array_equal(from_moments.within_labels_, from_rows.within_labels_)
-    whole = CPCA(2).fit(x, background=y)  # moments with both parts, within and between groups
+    whole = CPCA(2).fit(x, background=y)  # these moments include differences between groups
     plain = CPCA(2).fit(data["X"], background=data["background"])
     assert subspace_error(whole.components_, plain.components_) < 1e-9
     several = CPCA(2).fit(x.within, background=[y.within, y.between], background_mix=[2, 1])

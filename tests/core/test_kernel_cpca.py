@@ -21,7 +21,7 @@ SQUARES = {"kernel": "poly", "degree": 2, "kernel_gamma": 1.0, "coef0": 1.0}
 
 
 def planted(n: int = 60, m: int = 50, d: int = 6, seed: int = 0) -> tuple[Any, Any, Any]:
-    """Return a foreground, a background and new rows; none of them is centred."""
+    """Return a foreground, a background and new rows; the two datasets have other means than 0."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) * np.linspace(3, 1, d) + 1.0
     Y = rng.normal(size=(m, d)) * np.linspace(1, 2, d) - 2.0
@@ -35,9 +35,9 @@ def square_features(Z: np.ndarray) -> np.ndarray:
 
 
 def crossed_groups(seed: int, distance: float = 4.0, noise: float = 3.0) -> tuple[Any, Any, Any]:
-    """Return two groups that differ in their squares, and a background.
+    """Return two groups that differ in the squares of two features, and a background.
 
-    Each group lies on both sides of zero along its own axis. Eight more features are noise.
+    Each group lies on both sides of zero along its own feature. Eight more features are noise.
     """
     rng = np.random.default_rng(seed)
     n = 300
@@ -96,7 +96,7 @@ def test_without_contrast_it_is_kernel_pca_of_the_foreground() -> None:
 @pytest.mark.filterwarnings("ignore:.*negative contrast")
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_only_kernel_cpca_separates_groups_that_differ_in_squares(seed: int) -> None:
-    """Check Abid et al., Example 2 (Fig. 8 and 9)."""
+    """Reproduce Example 2 (Fig. 8 and 9) of Abid et al."""
     X, Y, labels = crossed_groups(seed)
     kernel_pca = KernelPCA(2, kernel="poly", degree=2, gamma=1, coef0=1).fit_transform(X)
     assert separability(PCA(2).fit_transform(X), labels) < 0.6

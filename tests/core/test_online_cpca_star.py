@@ -29,7 +29,7 @@ def alignment(one: Any, other: Any) -> float:
 
 
 def stream(n: int = 400, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
-    """Return uncentred rows of both datasets in random order, and flags of the foreground."""
+    """Return uncentred rows of both datasets in random order, and a mask of the foreground."""
     rng = np.random.default_rng(seed)
     is_foreground = rng.random(n) < 0.6
     rows = rng.normal(size=(n, d))
@@ -97,7 +97,7 @@ def test_a_minibatch_step_averages_its_rows() -> None:
     state = advance(OnlineState(W, M, 0, 0, 0), rows, flags, sizes, batch_size=20)
     X, Y = rows[flags], rows[~flags]
     Z = np.linalg.solve(M, W @ X.T)
-    # In one batch, p is the share of background rows in it.
+    # Here p is the share of background rows in this single batch.
     b = 0.3 * np.eye(8) + 0.7 * Y.T @ Y / len(Y)
     np.testing.assert_allclose(state.feedforward, W + 0.02 * (Z @ X / 20 - W @ b))
     np.testing.assert_allclose(state.lateral, M + 0.02 * (Z @ Z.T / 20 - M))
@@ -114,9 +114,9 @@ def test_a_minibatch_step_averages_its_rows() -> None:
     ],
 )
 def test_it_converges_to_the_batch_solution_on_mice(options: Any, bound: float) -> None:
-    """Check the setting of the paper's Fig. 4: beta = 0.5, eta = 0.003.
+    """Check the setting of the paper's Fig. 4, which is beta = 0.5 and eta = 0.003.
 
-    The alignment is the mean over 5 seeds after 60 passes.
+    The alignment after 60 passes is averaged over 5 seeds.
     """
     mice = load_mouse_protein()
     batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
@@ -139,7 +139,7 @@ def separated() -> tuple[Any, Any]:
 
 
 def test_it_converges_where_leading_eigenvalues_are_far_apart() -> None:
-    """Check the default tau; with tau = 1, the paper's value, the iteration would not converge."""
+    """Check the default tau; with the paper's value, tau = 1, the iteration does not converge."""
     X, Y = separated()
     batch = CPCAStar(2, beta=0.5).fit(X, background=Y)
     online = OnlineCPCAStar(2, beta=0.5, decay_steps=3000, n_passes=60)
@@ -170,7 +170,7 @@ def test_components_that_have_not_converged_are_said_to_be_so(spread: Any, optio
 def test_ctrl_c_during_the_compiled_steps_is_an_interruption(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Check that KeyboardInterrupt is raised; numba raises a SystemError."""
+    """Check that a SystemError, which numba raises on Ctrl-C, becomes a KeyboardInterrupt."""
 
     def interrupted(*_: Any) -> None:
         raise SystemError("steps returned a result with an exception set")
@@ -211,7 +211,7 @@ def test_running_centring_adds_up_to_the_scatter() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_stream_may_begin_with_either_kind(first: bool) -> None:
-    """Check both orders; the paper's rule for p gives 0/0 if the first row is foreground."""
+    """Check both kinds, because the paper's rule gives p = 0/0 if the first row is foreground."""
     rows, flags = stream()
     order = np.argsort(flags != first, kind="stable")[:50]
     begun = OnlineCPCAStar().partial_fit(rows[order], flags[order])
@@ -224,9 +224,9 @@ def test_a_stream_may_begin_with_either_kind(first: bool) -> None:
 
 
 def test_a_late_background_row_does_not_upset_the_iteration_for_good() -> None:
-    """Check the limit on weights.
+    """Check the limit on the weight of a background row.
 
-    Without it, the first background row after t foreground rows would have the weight t.
+    Without this limit, the first background row after t foreground rows would have the weight t.
     """
     mice = load_mouse_protein()
     batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
@@ -256,7 +256,7 @@ def test_a_stream_goes_on_after_fit_and_after_a_pickle() -> None:
 @pytest.mark.parametrize(
     ("options", "background_only"),
     [
-        # A step of one row would be small enough, but a step of a batch of many rows is too large.
+        # The step size is small enough for steps of one row, but too large for this batch size.
         ({"learning_rate": 0.5, "batch_size": 400, "tau": 1.0}, False),
         ({"learning_rate": 0.02}, True),
     ],
@@ -338,14 +338,14 @@ def test_one_feature_all_components_and_constant_features() -> None:
     assert np.isfinite(line.directions_).all()
 
 
-# The plain beta is 0.5. Then 1 - beta is proportional to scale**2, which float64 cannot represent
-# below 1e-16.
+# If beta is 0.5 for the plain data, 1 - beta of the scaled data is about scale**2 for small scales.
+# Scales near 1e-140 are left out for this beta, because float64 would round beta to 1.
 SCALES = [1e-6, 0.01, 100.0, 1e140]
 CASES = [(0.5, c) for c in SCALES] + [(b, c) for b in (0.0, 1.0) for c in (1e-140, *SCALES)]
 
 
 def same_contrast(beta: float, scale: float) -> float:
-    """Return the beta for data times `scale` that is equivalent to `beta` for the data."""
+    """Return the beta for the data times `scale` that is equivalent to `beta` for the data."""
     return beta / (beta + (1 - beta) * scale**2)
 
 
@@ -357,7 +357,7 @@ def test_scaling_both_datasets_changes_no_step(beta: float, scale: float) -> Non
     X, Y = mice.foreground, mice.background
     plain = OnlineCPCAStar(beta=beta).fit(X, background=Y)
     scaled = OnlineCPCAStar(beta=same_contrast(beta, scale)).fit(scale * X, background=scale * Y)
-    rounding = 1e-3 if scale < 1e-4 and beta == 0.5 else 1e-7  # rounding of 1 - beta
+    rounding = 1e-3 if scale < 1e-4 and beta == 0.5 else 1e-7  # 1 - beta is inexact if small
     np.testing.assert_allclose(scaled.components_, plain.components_, atol=rounding)
 
     rows, flags = stream()
@@ -368,7 +368,7 @@ def test_scaling_both_datasets_changes_no_step(beta: float, scale: float) -> Non
 
 @pytest.mark.parametrize("scale", [10.0, 1e4])
 def test_data_that_take_more_steps_are_said_to(scale: float) -> None:
-    """Check large data, for which the background variance along the components is small."""
+    """Check data of large scale, for which the slowest component needs many more steps."""
     mice = load_mouse_protein()
     with pytest.warns(ContrastWarning, match=r"10800 steps are few .*more n_passes, a smaller b"):
         OnlineCPCAStar(beta=0.5).fit(scale * mice.foreground, background=scale * mice.background)

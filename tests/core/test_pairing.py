@@ -1,4 +1,4 @@
-"""Tests of pairing rows of two conditions: the pairs, and the space in which they are found."""
+"""Tests of pairing: the pairs of rows, and the space in which they are found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from contrast_core.pairing import (
 
 @pytest.fixture
 def views():
-    """Return two views of three types in two groups, 40 rows each, well separated."""
+    """Return two views of three well separated types, in two groups of 40 rows each."""
     rng = np.random.default_rng(0)
     kinds = np.tile([0, 1, 2], 27)[:80]
     centres = 12 * np.eye(3, 5)
@@ -118,9 +118,10 @@ def test_matched_clusters_confine_and_cap_the_pairs(views):
 
 
 class StandIn:
-    """An exact replacement of pynndescent.NNDescent, whose compilation takes a minute.
+    """Replacement of pynndescent.NNDescent, whose compilation takes a minute.
 
-    papers/pca_pp_cells.py compares pynndescent itself with the exact search.
+    The replacement searches exactly. papers/pca_pp_cells.py compares pynndescent itself with the
+    exact search.
     """
 
     built: ClassVar[list[dict[str, int]]] = []
@@ -245,7 +246,7 @@ def test_groups_of_one_are_refused_for_a_basis(views):
 def test_a_group_of_one_row_has_no_part_in_the_basis() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 4)) * [5, 1, 1, 1]
-    X[0] = [0, 1000, 0, 0]  # a large value, which equals the mean of its group
+    X[0] = [0, 1000, 0, 0]  # this row is alone in its group, so it equals the mean of the group
     groups = np.repeat(["a", "b", "c"], [1, 9, 10])
     scores = pairing_basis(X, groups, n_components=2)
     np.testing.assert_allclose(scores[0], 0, atol=1e-9)

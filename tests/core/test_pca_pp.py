@@ -1,4 +1,4 @@
-"""Tests of PCA+ and PCA++: components that positive pairs share despite a strong background."""
+"""Tests of PCA+ and PCA++, which find components that positive pairs share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def pairs(
 ) -> tuple[Any, Any]:
     """Return pairs of rows with noise of variance 1.
 
-    The first features have a shared signal; the last ones have a background that differs by view.
+    The first features have a signal that both views share. The last features have a background that
+    is independent in the two views.
     """
     rng = np.random.default_rng(seed)
     shared = rng.normal(size=(n, len(signal))) * np.sqrt(signal)
@@ -55,10 +56,11 @@ def error(fitted: Any, n_signal: int = 2) -> float:
 @pytest.mark.parametrize("background", [STRONG, MILD])
 @pytest.mark.parametrize("ratio", [0.5, 0.9, 1.5])
 def test_the_error_is_the_theorys(background: Any, ratio: float) -> None:
-    """Average six runs of the paper's setting; papers/pca_pp.py has all fifty runs.
+    """Compare the mean error of six runs of the paper's setting with the theory.
 
-    The error of one run has a standard deviation of up to 6% of the theory, the mean of six has
-    2.5%. The finite sample adds up to 2%. The tolerance of 10% is four standard errors.
+    The standard deviation of the error is up to 6% of the theory for one run, and 2.5% for the mean
+    of six runs. The finite sample adds up to 2%. The tolerance of 10% is four standard errors.
+    papers/pca_pp.py does all fifty runs.
     """
     d = round(500 * ratio)
     literal, exchangeable = [], []
@@ -117,7 +119,7 @@ def test_directions_whiten_and_components_span_them(truncation: Any, exchangeabl
 def test_the_patterns_span_the_signal_where_it_overlaps_the_background() -> None:
     """Check a signal along e0 with a background along e0 + e1.
 
-    The filter turns away from e0, and the pattern does not.
+    The direction, which gives the scores, turns away from e0. The pattern does not.
     """
     rng = np.random.default_rng(0)
     signal = 3 * rng.normal(size=(20000, 1)) * np.eye(4)[0]
@@ -165,7 +167,7 @@ def test_the_eigenvalue_is_the_correlation_of_the_views() -> None:
     fitted = PCAPlusPlus(2, weighted=False).fit(X, positive=positive)
     for j, correlation in enumerate(fitted.generalized_eigenvalues_):
         first, second = (fitted.transform(rows)[:, j] for rows in (X, positive))
-        # Intraclass correlation: both views have one mean and one pooled variance.
+        # This is the intraclass correlation, for which both views have a common mean and variance.
         assert np.mean(first * second) == pytest.approx(correlation)
     # The signal variances are 20 and 10, and the noise variance is 1.
     np.testing.assert_allclose(fitted.generalized_eigenvalues_, [20 / 21, 10 / 11], atol=0.01)

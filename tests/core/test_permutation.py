@@ -1,4 +1,4 @@
-"""Tests of `permutation_test` by rows and by units: statistics by hand, level and power."""
+"""Tests of `permutation_test`, by rows and by units: its statistics, its level and its power."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_p_values_are_uniform_also_where_means_and_scales_differ(
 def test_rows_of_heavy_tails_keep_the_level(kind: str) -> None:
     """Check rows with random lengths.
 
-    If each dataset were divided by its total variance, the datasets would be distinguishable.
+    If each dataset were divided by its total variance, a few long rows would decide the result.
     """
     rng, p = np.random.default_rng(5), []
     for _ in range(150):
@@ -122,7 +122,7 @@ def test_the_statistics_are_those_of_a_few_lines_of_numpy(estimator: Any, given:
     np.testing.assert_allclose(test.statistics, expected[0], rtol=1e-9)
     if given:
         np.testing.assert_array_equal(test.strengths, 3 * list(given.values()))
-    # The tolerance is that of BFGS.
+    # The tolerance allows for the error of the geometric median, which is found by BFGS.
     np.testing.assert_allclose(test.null_statistics, expected[1:], rtol=1e-5)
     reached = (expected[1:] >= expected[0] * (1 - 1e-9)).sum(axis=0)
     np.testing.assert_array_equal(test.p_values, np.maximum.accumulate((1 + reached) / 20))
@@ -151,7 +151,11 @@ def test_each_component_has_its_own_contrast_and_uncorrelated_scores() -> None:
 
 
 def planted(rng: np.random.Generator, *variances: float, shared: float = 1.0) -> Any:
-    """Return 50 + 50 rows of 10 features; some features vary more in the foreground."""
+    """Return 50 + 50 rows of 10 features.
+
+    `variances` are the foreground variances of the features that follow the third feature. In both
+    datasets, the first feature has the variance `shared`, and all others have the variance 1.
+    """
     sd = np.array([np.sqrt(shared), *[1.0] * 9])
     strong = np.concatenate([sd[:3], np.sqrt(variances), sd[3 + len(variances) :]])
     return rng.normal(size=(50, 10)) * strong, rng.normal(size=(50, 10)) * sd
@@ -259,7 +263,7 @@ def test_mice_have_two_components() -> None:
         )
     )
     assert naive.n_significant(0.01) == 4
-    assert grouped.n_significant(0.01) == 0  # with 18 and 9 mice
+    assert grouped.n_significant(0.01) == 0  # there are only 18 and 9 mice
     assert (grouped.n_units, grouped.n_background_units) == (18, 9)
     assert naive.n_units is None
 
@@ -305,10 +309,10 @@ def test_few_groups_are_enumerated_each_counting_the_same() -> None:
 def weighted(
     parts: list[FloatArray], chosen: list[int], others: list[int], draws: list[FloatArray]
 ) -> float:
-    """Return the largest eigenvalue of the contrast of chosen units with the others.
+    """Return the largest eigenvalue of the contrast of chosen units with the other units.
 
-    The parts of each dataset are brought to one centre and scale. The first `len(chosen)` parts are
-    the first dataset.
+    The first `len(chosen)` parts are the units of the original foreground. The parts of each
+    original dataset are first moved to a common centre and divided by a common scale.
     """
 
     def covariance(units: list[FloatArray]) -> FloatArray:
@@ -342,9 +346,9 @@ def test_few_groups_fake_no_component() -> None:
 
 
 def test_the_parts_of_a_donor_are_swapped_about_their_mean() -> None:
-    """Check that both centres move by the same draws.
+    """Check that the centres of both datasets move by the same draws.
 
-    The two parts of a donor are opposite about their mean.
+    This is necessary because the two parts of a donor have opposite means.
     """
     rng = np.random.default_rng(6)
     parts = [rows(n, rng) + 9 * rng.normal(size=6) for n in (5, 20, 4, 8, 6, 30, 9, 7, 5, 11)]

@@ -1,4 +1,4 @@
-"""Tests of `contrast_report`: its parts agree with the functions that compute them."""
+"""Tests of `contrast_report`, whose parts must agree with the functions that compute them."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_invalid_reports_are_refused() -> None:
         contrast_report(CPCA(1, alpha="denoise"), X, background=Y, **FEW)
 
 
-# The intervals of `bootstrap_stability`
+# The following tests check the intervals of `bootstrap_stability`.
 
 
 def test_bands_hold_the_loadings_as_often_as_they_say() -> None:

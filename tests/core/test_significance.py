@@ -1,4 +1,4 @@
-"""Tests of what all significance functions share: estimators, errors, progress."""
+"""Tests of the behaviour that all significance functions share: estimators, errors, progress."""
 
 from __future__ import annotations
 

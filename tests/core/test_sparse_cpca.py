@@ -63,7 +63,7 @@ def test_a_cross_validated_penalty_keeps_them_and_few_others() -> None:
 @pytest.mark.parametrize("ridge", [1e-3, 1.0])
 @pytest.mark.parametrize("penalty", [0.1, 0.3])
 def test_every_component_is_the_elastic_net_of_its_target(ridge: float, penalty: float) -> None:
-    """Repeat the alternation with scikit-learn, the ridge as extra rows, from the same start."""
+    """Repeat the alternation with scikit-learn from the same start; the ridge is extra rows."""
     X, Y = planted()
     values, vectors = positive_root(X, Y, 0.5)
     gram = (vectors.T * values) @ vectors
