@@ -22,11 +22,11 @@ from contrast_core import CLVM, CPCA
 from contrast_core.datasets import load_mouse_protein, make_four_groups, make_motion_sensors
 from contrast_core.linalg import subspace_error
 
-CARRY = np.arange(23) < 17  # without magnetometers, which have no information on the activities
+CARRY = np.arange(23) < 17  # channels with information on the activities: not the magnetometers
 
 
 def generated(n: int, d: int, size: float, seed: int = 0) -> tuple[Any, Any]:
-    """Return rows of the model with five shared and two salient dimensions, noise variance 1."""
+    """Return rows of the model with five shared and two salient dimensions and noise variance 1."""
     rng = np.random.default_rng(seed)
     S, W = size * rng.normal(size=(5, d)), size * rng.normal(size=(2, d)) / 2
     X = rng.normal(size=(n, 5)) @ S + rng.normal(size=(n, 2)) @ W
@@ -35,7 +35,7 @@ def generated(n: int, d: int, size: float, seed: int = 0) -> tuple[Any, Any]:
 
 
 def mice(report: Report) -> None:
-    """Figs. 1 and 7: the paper's mice with values removed, ten masks."""
+    """Figs. 1 and 7: the paper's mice, from which values are removed by ten random masks."""
     raw = load_mouse_protein(raw=True)
     alphas = np.geomspace(0.1, 1000, 25)
     for share, least in ((0, 0.40), (0.25, 0.39), (0.5, 0.37), (0.75, 0.30)):
@@ -57,7 +57,9 @@ def mice(report: Report) -> None:
 
 
 def cells(report: Report) -> None:
-    """Figs. 2 and 8: fit to half of the cells and separate the other half; five random halvings.
+    """Figs. 2 and 8: separation of cells by a fit to the other half of the cells.
+
+    There are five random halvings.
 
     The paper's bone marrow cells are not available. This study uses blood cells with and without
     interferon (Kang et al. 2018). The measures are the adjusted Rand index of two clusters and the
@@ -119,7 +121,7 @@ def four_groups(report: Report) -> None:
 
 
 def dimension(report: Report) -> None:
-    """Fig. 5: data with five shared dimensions, to which up to twenty are fitted."""
+    """Fig. 5: number of shared dimensions that are found, out of twenty, where five are right."""
     kept = []
     for n, d, size in ((1000, 50, 1.0), (200, 100, 1.0), (1000, 30, 0.5)):
         for seed in range(12):
@@ -131,7 +133,10 @@ def dimension(report: Report) -> None:
 
 
 def outliers(report: Report) -> None:
-    """Fig. 6: sine to the solution without outliers, ten sets of 400 + 400 rows."""
+    """Fig. 6: error that outliers cause, on ten datasets of 400 + 400 rows.
+
+    The error is the sine of the angle to the solution without outliers.
+    """
     for tails in ("rows", "entries"):
         sines = []
         for seed in range(10):
@@ -156,7 +161,7 @@ def outliers(report: Report) -> None:
 
 
 def likelihood(report: Report) -> None:
-    """Measure the time of maximum likelihood, and how near the result is to the limit."""
+    """Measure the time of a fit, and its distance from a fit with a far smaller tolerance."""
     X, Y = generated(5000, 500, 0.5)
     [(taken, model)] = seconds(lambda: CLVM(n_shared=2).fit(X, background=Y))
     report.measured("5000 + 5000 x 500, 2 shared: seconds", taken, most=1.0)

@@ -2,7 +2,7 @@
 
     python -m papers.cpca [digits] [mice] [cells] [sensors] [four_groups] [front] [kernel]
 
-Accuracies are of a linear discriminant on two components, cross-validated.
+Accuracies are cross-validated accuracies of a linear discriminant on two components.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from benchmarks.common.tasks import data_folder, glioblastoma_cells
 from contrast_core import CPCA, PCPCA, KernelCPCA, SecondMoments, contrast_path
 from contrast_core.datasets import load_mouse_protein, make_four_groups, make_motion_sensors
 
-ALPHA = 2.0  # the paper's, for digits
-FRACTIONS = np.append(np.linspace(0, 0.95, 20), 0.99)  # of the range of gamma'
+ALPHA = 2.0  # the paper's alpha for digits
+FRACTIONS = np.append(np.linspace(0, 0.95, 20), 0.99)  # fractions of the valid range of gamma'
 ALPHAS = np.append(0.0, np.geomspace(0.1, 1000, 40))
-SENSOR_ALPHAS = np.append(0.0, np.logspace(-1, 6, 40))  # the paper's
-UNIT = 20.0  # of the magnetometers
+SENSOR_ALPHAS = np.append(0.0, np.logspace(-1, 6, 40))  # the paper's grid
+UNIT = 20.0  # factor by which the magnetometers are multiplied
 N_DRAWS = 20
 
 
@@ -72,9 +72,10 @@ def digits(report: Report) -> None:
 
 
 def mice(report: Report) -> None:
-    """Fig. 2: the paper's mouse protein expression, scaled as there: 270 + 135 rows, 77 proteins.
+    """Fig. 2: the paper's mouse protein expression, 270 + 135 rows of 77 proteins.
 
-    Accuracies are of whole mice that are left out, because each mouse was measured fifteen times.
+    The data are scaled as in the paper. For the accuracies whole mice are left out, because each
+    mouse was measured fifteen times.
     """
     data = load_mouse_protein()
     path = contrast_path(data.foreground, background=data.background)
@@ -96,9 +97,9 @@ def cells(report: Report) -> None:
 
     The bone marrow of leukaemia patients is not available. This study uses cells of five
     glioblastomas with or without a drug (Zhao et al. 2021), as log1p of counts per 10,000 for 300
-    genes. The foreground is a patient's 1000 cells of both kinds. The background is the 2000
-    untreated cells of the others. Smallest / median / largest values are over the five patients,
-    and over their ten pairs.
+    genes. The foreground is the 1000 cells of one patient, treated and untreated. The background is
+    the 2000 untreated cells of the other patients. The figures are the smallest / median / largest
+    values over the five patients, or over their ten pairs.
     """
     values, patient, treated = glioblastoma_cells()
     condition = np.where(treated, "panobinostat", "ctrl")
@@ -162,7 +163,7 @@ def sensors(report: Report) -> None:
 
     The mHealth recordings are not available. This study uses twenty draws of 23 simulated channels
     of the same kinds, with 2000 + 2000 rows. The magnetometers do not depend on the activities.
-    Their units are twenty times too small, because a few noisy channels dominate the recordings.
+    They are multiplied by twenty, so that a few noisy channels dominate, as in the recordings.
     """
     units, found = np.where(np.arange(23) < 17, 1.0, UNIT), []
     for seed in range(N_DRAWS):
@@ -216,8 +217,8 @@ def best_split(scores: np.ndarray, labels: np.ndarray) -> tuple[str, float]:
 def front(report: Report) -> None:
     """Fig. 7: no random direction has more foreground and less background variance than cPCA's.
 
-    The covariances of five features are random, in general or with a common basis. There are 200
-    contrasts.
+    The covariances of five features are random. They either have independent eigenvectors or share
+    one basis of eigenvectors. There are 200 contrasts.
     """
     rng = np.random.default_rng(0)
     directions = rng.normal(size=(200_000, 5))
@@ -232,7 +233,7 @@ def front(report: Report) -> None:
         else:
             covariances = [rotation * rng.random(5) @ rotation.T for _ in range(2)]
         clouds = [np.einsum("ij,jk,ik->i", directions, C, directions) for C in covariances]
-        # Rows that have these covariances.
+        # These rows have exactly these covariances.
         X, Y = (SecondMoments.from_data(white @ np.linalg.cholesky(C).T) for C in covariances)
         path = contrast_path(X, background=Y, n_components=1, alphas=np.geomspace(0.001, 1000, 200))
         variances = (path.foreground_variances[:, 0], path.background_variances[:, 0])
@@ -243,13 +244,13 @@ def front(report: Report) -> None:
 
 
 def kernel(report: Report) -> None:
-    """Figs. 8 and 9: two groups across each other, by kernel cPCA with the paper's polynomial.
+    """Figs. 8 and 9: two groups in the shape of a cross, and kernel cPCA with the paper's kernel.
 
     As in the paper, two of ten features separate the groups. The paper does not say how they are
     drawn. Here one group lies at 3 or -3 along the first feature, and the other group at 3 or -3
     along the second, with noise of sd 0.6. The other features have noise of sd 2 to 4 in both
     datasets. There are ten draws of 400 rows. With this kernel the automatic alpha is too small, so
-    look at the views of a path.
+    the best of several contrasts is reported as well.
     """
     options: dict[str, Any] = {"kernel": "poly", "degree": 2, "coef0": 1, "kernel_gamma": 1.0}
     noise, labels, found = np.append([0.6, 0.6], np.linspace(2, 4, 8)), np.repeat([0, 1], 200), []

@@ -24,10 +24,10 @@ UNIT = np.append(np.arange(0, 1, 0.01), 0.995)
 def width(report: Report) -> None:
     """Figs. 2 and 3: how wide is the range of contrasts that separate the groups?
 
-    The measure is the accuracy of a linear discriminant on two components, cross-validated by
-    leaving out whole mice. It is computed over the contrast on the paper's scale: a = alpha / (1 +
-    alpha) for cPCA, beta for cPCA*, both from 0 to 1. The width is the share of [0, 1] with an
-    accuracy above 90%.
+    The measure is the cross-validated accuracy of a linear discriminant on two components; of the
+    mice, whole animals are left out. It is computed for contrasts from 0 to 1 on the paper's scale,
+    which is a = alpha / (1 + alpha) for cPCA and beta for cPCA*. The width is the share of [0, 1]
+    with an accuracy above 90%.
 
     The paper prints no widths; it only says that the range of cPCA* is wider. The data are the
     paper's mice, and digits on bundled photographs and on outdoor scenes (CONTRAST_DATA) instead of
@@ -60,16 +60,16 @@ def length_above(position: NDArray[np.float64], accuracies: NDArray[np.float64])
 
 
 def alignment(one: CPCAStar | OnlineCPCAStar, other: CPCAStar) -> float:
-    """Return the trace of the product of two projectors over their rank."""
+    """Return the trace of the product of two projectors, divided by their rank."""
     return float(np.mean(np.cos(principal_angles(one.components_, other.components_)) ** 2))
 
 
 def online(report: Report) -> None:
-    """Fig. 4: online cPCA* against the batch solution on the paper's mice, and its speed.
+    """Fig. 4: alignment of online cPCA* with the batch solution on the paper's mice, and its speed.
 
     The alignment is measured for two components after sixty passes, as the mean of five seeds. As
-    in the paper, eta = 0.003 and tau = 1, with a constant and with a decaying step size. The paper
-    does not give its beta; here it is 0.5. Then follow the steps per second.
+    in the paper, eta = 0.003 and tau = 1, and the step size is constant or decays. The paper does
+    not give its beta; here it is 0.5. The number of steps per second is measured as well.
     """
     mice = load_mouse_protein()
     X, Y = mice.foreground, mice.background

@@ -12,8 +12,8 @@ Scores are computed on new digits and new textures, which no fit has seen. They 
 the 15 nearest neighbours among the training scores, and the adjusted Rand index of as many k-means
 clusters as digits. A variational autoencoder with two dimensions and the same layers is compared.
 
-Ten digits: 30,000 + 30,000 rows (8,000 different digits), eight shared dimensions, three seeds.
-Zeros and ones: 10,000 + 10,000 rows, five seeds.
+The task with ten digits has 30,000 + 30,000 rows (8,000 different digits), eight shared dimensions
+and three seeds. The task with zeros and ones has 10,000 + 10,000 rows and five seeds.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def digits(seed: int, *, ten: bool = False) -> dict[str, Any]:
 
 
 def plain_autoencoder(X: Any, seed: int) -> Any:
-    """Return the embedding by a variational autoencoder with the layers of CVAE."""
+    """Fit a variational autoencoder with the layers of CVAE, and return its embedding function."""
     generator = torch.Generator().manual_seed(seed)
     mean, unit, d = X.mean(axis=0), X.var(axis=0).mean() ** 0.5, X.shape[1]
     module = torch.nn.Module()
@@ -124,7 +124,7 @@ def medians(report: Report, name: str, seeds: range, **options: Any) -> Any:
 
 
 def ten_digits(report: Report) -> None:
-    """The paper's task. Chance is .10 and 0."""
+    """Run the paper's task. By chance the accuracy is .10 and the adjusted Rand index 0."""
     sizes = {"n_shared": 8, "n_salient": 2}
     accuracy, rand, _, *plain = medians(report, "ten digits", range(3), **sizes)
     text = f"{accuracy:.2f}, {rand:.2f}; autoencoder {plain[0]:.2f}, {plain[1]:.2f}"
@@ -133,7 +133,7 @@ def ten_digits(report: Report) -> None:
 
 
 def zeros_and_ones(report: Report) -> None:
-    """An easier task than the paper's: two digits."""
+    """Run a task with two digits, which is easier than the paper's."""
     accuracy, rand, _, *plain = medians(report, "zeros and ones", range(5))
     report.measured("accuracy", accuracy, least=0.94)
     report.measured("adjusted Rand index", rand, least=0.75)

@@ -1,12 +1,13 @@
-"""PCA++: the experiments of its paper on drawn pairs and on digits. Its cells: `pca_pp_cells.py`.
+"""PCA++: the experiments of its paper on simulated pairs and on digits.
 
     python -m papers.pca_pp [one_direction] [truncation] [theory] [growing] [violated] [digits]
         [times]
 
-Pairs are drawn from the paper's model: noise of variance 1, a signal that both views share, and a
-background that each view draws anew. Errors are sines of the largest principal angle. "Paper's
-form" is `PCAPlusPlus(exchangeable=False, weighted=False)`, truncated at the edge of the noise;
-"default" is the exchangeable form with weighted scores.
+The experiment on cells is in `pca_pp_cells.py`. Pairs are drawn from the paper's model: noise of
+variance 1, a signal that both views share, and a background that is drawn for each view separately.
+Errors are sines of the largest principal angle. "Paper's form" is
+`PCAPlusPlus(exchangeable=False, weighted=False)`, truncated at the upper edge of the noise
+spectrum. "Default" is the exchangeable form with weighted scores.
 """
 
 from __future__ import annotations
@@ -85,10 +86,11 @@ def errors(
     first: int | None = None,
     draw: Callable[..., np.ndarray] = np.random.Generator.standard_normal,
 ) -> np.ndarray:
-    """Return the errors of each form in each run, with those of PCA in the last column.
+    """Return the error of each form in each run, (n_runs, n_forms + 1).
 
-    The signal lies along the first features. The background has a variance for each of its
-    features, which begin at feature `first`; by default they are the last features.
+    The last column holds the errors of PCA. The signal lies along the first features. The
+    background lies along consecutive features from feature `first` on, with one variance for each
+    of them; by default they are the last features.
     """
     k, n_behind, found = len(signal), len(background), []
     first = n_features - n_behind if first is None else first
@@ -150,9 +152,10 @@ def theory(report: Report) -> None:
     """Fig. 2c, Tables 13 and 14: errors over aspect ratios, fifty runs of 500 pairs.
 
     The signal has variances 50, 25, 20, 15, 10 on the first five features, and the background is on
-    the last five. The mean error must agree with the theory; for the exchangeable form, this is the
-    theory at half the aspect ratio. The bound is 5% for the strong background (10% at D/n = 0.1),
-    for which PCA and PCA+ fail (error above 0.95), and 8% for the mild background from D/n = 0.5.
+    the last five. The mean error must agree with the theory. (For the exchangeable form, the theory
+    is evaluated at half the aspect ratio.) For the strong background, the difference must be at
+    most 5% (10% at D/n = 0.1), and PCA and PCA+ must fail, with errors above 0.95. For the mild
+    background it must be at most 8% from D/n = 0.5 on.
     """
     for name, background in BACKGROUNDS.items():
         curves, expected = [], []
@@ -207,12 +210,13 @@ def growing(report: Report) -> None:
 
 
 def violated(report: Report) -> None:
-    """Fig. 2c, right, and Tables 2 to 9: growing spikes, overlap, bounded factors, equal variances.
+    """Fig. 2c, right, and Tables 2 to 9: data that violate the assumptions of the theory.
 
     There are ten draws of each setting. The paper's text does not give all variances behind its
-    numbers, so they are chosen here. Only the paper's conclusion is checked: errors follow the
-    theory. The script prints the error divided by the theoretical error at the ratios .1, .3, .5,
-    .9, 1.3 and 1.8, then for ten times the features and ten times the variances of the first two.
+    numbers, so they are chosen here. Only the paper's conclusion is checked, which is that errors
+    follow the theory. The script prints the error divided by the theoretical error at the ratios
+    .1, .3, .5, .9, 1.3 and 1.8. It repeats the first two ratios with ten times as many features and
+    ten times larger variances ("growing spikes").
     """
     ties = (20.0, 20.0, 20.0, 10.0, 10.0)
     mild, strong = (5, 5, 50, 40, 30), (20, 20, 500, 400, 300)
@@ -286,7 +290,7 @@ def fit_time(n: int, d: int) -> float:
     rng = np.random.default_rng(0)
     directions, behind = rng.normal(size=(2, 5, d))
     X, positive = np.empty((2, n, d))
-    for start in range(0, n, 1000):  # in blocks, so that the peak is that of the fit
+    for start in range(0, n, 1000):  # in blocks, so that the fit determines the peak of memory
         rows = slice(start, start + 1000)
         signal = rng.normal(size=(len(X[rows]), 5)) @ directions
         for view in (X, positive):

@@ -1,4 +1,4 @@
-"""PCA, PCA+, PCA++ and Harmony on blood cells with and without interferon, side by side.
+"""Compare PCA, PCA+, PCA++ and Harmony on blood cells with and without interferon.
 
 This script repeats Figure 3 and Table 12 of the PCA++ paper on other cells of the same study (Kang
 et al. 2018). The paper has 29,065 cells of eight donors. Available here are two smaller datasets:
@@ -73,7 +73,7 @@ def scores(adata: AnnData) -> pd.DataFrame:
 
 
 def table_12(report: Report, adata: AnnData) -> None:
-    """Report how Leiden clusters of all cells agree with the condition, over five seeds."""
+    """Report how well Leiden clusters of all cells agree with the condition, over five seeds."""
     condition = adata.obs["condition"].to_numpy(str)
     kind = np.char.replace(adata.obs["cell_type"].to_numpy(str), "CD4 ", "")
     kind = np.char.replace(kind, "CD8 ", "")

@@ -19,9 +19,9 @@ from benchmarks.common.tasks import data_folder
 from contrast_core import CPCA, PCPCA, ContrastWarning
 from contrast_core.datasets import load_mouse_protein, make_toy
 
-GAMMAS = (0.0, 0.2, 0.6, 0.9)  # of the paper's toy
-FRACTIONS = np.append(np.linspace(0, 0.95, 20), 0.99)  # of the range of gamma'
-DIGITS_GAMMA, MICE_GAMMA = 0.8, 0.2  # the paper's
+GAMMAS = (0.0, 0.2, 0.6, 0.9)  # the paper's values of gamma' for the toy
+FRACTIONS = np.append(np.linspace(0, 0.95, 20), 0.99)  # fractions of the valid range of gamma'
+DIGITS_GAMMA, MICE_GAMMA = 0.8, 0.2  # the paper's values of gamma'
 VARIANCES = np.arange(0, 5.5, 0.5)
 N_NOISY = 10
 SHARED = np.array([[4.0, 2.6], [2.6, 4.0]])
@@ -62,9 +62,9 @@ def toy(report: Report) -> None:
 
 
 def mice(report: Report) -> None:
-    """Figs. 3 and 4: the paper's mice over all contrasts, each axis scaled.
+    """Figs. 3 and 4: silhouettes on the paper's mice over all contrasts, with each axis scaled.
 
-    The best contrasts, the paper's and ours, are chosen with the labels.
+    The best contrasts are chosen with the labels, both in the paper and here.
     """
     data = load_mouse_protein()
     X, Y, labels = data.foreground, data.background, data.labels
@@ -166,10 +166,13 @@ def noise(report: Report) -> None:
     cPCA.
     """
     data = load_mouse_protein()
-    alphas = np.append(0.0, np.geomspace(0.1, 241, 30))  # up to where the paper's cPCA ends
+    alphas = np.append(0.0, np.geomspace(0.1, 241, 30))  # the paper's largest alpha is 241
 
     def measure(variance: float, rng: np.random.Generator) -> list[float]:
-        """Return silhouettes of cPCA, PCPCA: tuned, automatic; then again with scaled axes."""
+        """Return the silhouettes of cPCA and PCPCA, tuned, then automatic, without scaled axes.
+
+        The same four silhouettes with scaled axes follow.
+        """
         X, Y = (
             rows + np.sqrt(variance) * rng.normal(size=rows.shape)
             for rows in (data.foreground, data.background)
@@ -214,11 +217,12 @@ def axes(report: Report) -> None:
     """Fig. 11: draws of the Gibbs posterior of the toy with 30, 60 and 300 rows, five seeds.
 
     The parameters are gamma' = 0.85, D = 2 and d = 1. The foreground has two groups at (-1.5, 1.5)
-    and (1.5, -1.5); all data have the covariance [[4, 2.6], [2.6, 4]]. The spread of the axes is 1
-    minus the length of the mean of doubled angles: 0 if all draws agree, 1 if they are uniform. At
-    so strong a contrast the closed form has no positive noise variance in a third of the datasets.
-    There (*) the posterior sits on the floor of the noise variance, and it is narrow for any number
-    of rows. Spreads are therefore compared only in the other datasets.
+    and (1.5, -1.5). Each group and the background have the covariance [[4, 2.6], [2.6, 4]]. For the
+    spread, each axis is represented by the unit vector at twice its angle. The spread is 1 minus
+    the length of the mean of these vectors: 0 if all draws agree, 1 if they are uniform. At so
+    strong a contrast the closed form has no positive noise variance in a third of the datasets. In
+    these datasets, marked by *, the posterior is at the floor of the noise variance, and it is
+    narrow for any number of rows. Spreads are therefore compared only in the other datasets.
     """
     found: dict[int, list[Any]] = {n: [] for n in SIZES}
     factor = np.linalg.cholesky(SHARED)
@@ -248,9 +252,10 @@ def axes(report: Report) -> None:
 def rate(report: Report) -> None:
     """Fig. 12: share of draws whose divergence from the best parameters exceeds C / sqrt(rows).
 
-    The foreground is one Gaussian of the covariance above. The divergence is sqrt(R - R*). The
-    paper does not give C, gamma and the covariances. It takes d = 2 in two dimensions, which leaves
-    no dimension for the noise. Here C = 3, gamma' = 0.5 and d = 1. The divergence times sqrt(rows)
+    The foreground is one Gaussian with the total covariance of the two groups of Fig. 11. The
+    divergence is sqrt(R - R*), where R is the risk of a draw and R* the smallest risk. The paper
+    does not give C, gamma and the covariances. It takes d = 2 in two dimensions, which leaves no
+    dimension for the noise. Here C = 3, gamma' = 0.5 and d = 1. The divergence times sqrt(rows)
     stays about constant, as the theoretical rate says.
     """
     inner = SHARED + APART**2 * np.outer(BETWEEN, BETWEEN)
@@ -315,8 +320,8 @@ def missing(report: Report) -> None:
     Foreground and background come from separate PPCA models with D = 10, d = 2, n = m = 100 and
     unit noise. Values are means over 8 datasets. The paper does not give gamma; here it is half of
     gamma_max_, and "auto". PCPCA is compared with PPCA of both datasets pooled, as in the paper,
-    and with PPCA of the foreground alone. Log-densities are of 1000 complete foreground rows that
-    were not fitted.
+    and with PPCA of the foreground alone. Log-densities are means over 1000 complete foreground
+    rows that were not used in the fit.
     """
     table = []
     print("log-density; error of imputation: " + ", ".join(NAMES))
@@ -356,10 +361,11 @@ def missing(report: Report) -> None:
 def mice_with_gaps(report: Report) -> None:
     """Figs. 13 and 14 (Sec. 7.3.2): the paper's mice, 20, 60 and 90% removed, five masks.
 
-    Each dataset is standardised by its observed values, and d = 2. gamma' is 0.2 as in the paper,
-    and half of the gamma_max_ of the rows without gaps. Silhouettes are of the unscaled posterior
-    means of all 270 foreground rows. The paper's form takes the posterior means of the complete
-    rows, the others those of the rows with gaps.
+    Each dataset is standardised by its observed values, and d = 2. Two values of gamma' are used:
+    0.2 as in the paper, and half of the gamma_max_ of the rows without gaps. Silhouettes are
+    computed from the unscaled posterior means of all 270 foreground rows. For the paper's form
+    these are the posterior means given the rows before values were removed. For the other forms
+    they are the posterior means given the remaining values.
     """
     raw = load_mouse_protein(raw=True)
     levels, behind, labels = raw.foreground, raw.background, raw.labels
@@ -383,7 +389,8 @@ def mice_with_gaps(report: Report) -> None:
             x_raw, y_raw = removed(levels, share, rng), removed(behind, share, rng)
             x, y = standardised(x_raw), standardised(y_raw)
             truth = (levels - np.nanmean(x_raw, axis=0)) / np.nanstd(x_raw, axis=0)
-            known = np.where(np.isnan(levels), np.nan, x)  # only what was removed is judged
+            # The error is computed for values that were removed, not for values missing before.
+            known = np.where(np.isnan(levels), np.nan, x)
             gone = np.isnan(x) & ~np.isnan(levels)
             models = {"half": fit(x, y, gamma), "0.2": fit(x, y, MICE_GAMMA)}
             models |= {"0": fit(x, y, 0.0), "pooled": pooled_ppca(x, y)}

@@ -26,7 +26,7 @@ settings.register_profile("fixed", derandomize=True, deadline=None, max_examples
 settings.register_profile("explore", deadline=None, max_examples=500)
 settings.load_profile("fixed")
 
-NEEDS_TORCH = ("CVAE(", ".cvae(", 'inference="vi"', "torch")  # as examples call it
+NEEDS_TORCH = ("CVAE(", ".cvae(", 'inference="vi"', "torch")  # code of examples that need torch
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,7 +40,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectReport | None:
-    """Collect no doctests from test modules: one that cannot be imported would be skipped."""
+    """Collect no doctests from test modules.
+
+    If they were collected, a test module that cannot be imported would be skipped without an error.
+    """
     if isinstance(collector, DoctestModule):
         return pytest.CollectReport(collector.nodeid, "passed", None, [])
     return None

@@ -1,4 +1,4 @@
-"""The repository's public address is written into every place that a release needs, by one call."""
+"""Tests that one call writes the repository's address into every place that a release needs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ def root(tmp_path: Path) -> Path:
     for name in ("pyproject.toml", "CITATION.cff"):
         shutil.copy(ROOT / name, tmp_path)
     text = (tmp_path / "pyproject.toml").read_text(encoding="utf-8")
-    text = re.sub(
-        r"\[project\.urls\]\n(?:.+\n)*\n", "", text
-    )  # in case the address is already written
+    # The address may be written already.
+    text = re.sub(r"\[project\.urls\]\n(?:.+\n)*\n", "", text)
     (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""The runners of `benchmarks`, `validation` and `papers`, and the mutations of `scripts`."""
+"""Tests of the runners of `benchmarks`, `validation` and `papers`, and of the mutation script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python code of the pages in docs/ prints the output shown, and the reference is complete."""
+"""Tests that the Python code in docs/ prints its output, and that the reference is complete."""
 
 from __future__ import annotations
 

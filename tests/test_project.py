@@ -1,4 +1,4 @@
-"""The project as a whole: public names, import cost, import rules, what is in the wheel."""
+"""Tests of the project as a whole: public names, import cost, import rules and docstrings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_public_name_is_there_and_no_other(module: str) -> None:
 
 
 def test_type_checkers_see_the_lazy_names() -> None:
-    """Names loaded on first use are also imported under TYPE_CHECKING."""
+    """Check that names loaded on first use are also imported under TYPE_CHECKING."""
     tree = ast.parse((ROOT / "contrast_core" / "__init__.py").read_text(encoding="utf-8"))
     imported = {
         alias.asname or alias.name
@@ -142,7 +142,7 @@ def test_a_test_module_that_cannot_be_imported_is_an_error(tmp_path: Path) -> No
 
 
 def test_no_docstring_begins_with_a_fragment() -> None:
-    """The first line stands alone: it says what something is, does or returns."""
+    """Check that no first line begins with words that need what came before."""
     fragments = ("Of ", "That ", "The same", "Those ", "What ", "By what", "With what", "Not ")
     found = []
     for package in ("contrast_core", "scanpy_ext", "napari_plugin"):

@@ -1,4 +1,4 @@
-"""Each Python block of the README runs alone, and its links work wherever it is shown."""
+"""Tests that each Python block of the README runs alone, and that the links of the README work."""
 
 from __future__ import annotations
 

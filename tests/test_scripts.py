@@ -1,4 +1,4 @@
-"""The set-up script, tested with replacements for the commands that change the machine."""
+"""Tests of the set-up script, with replacements for the commands that change the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is no
 
 
 def set_up(folder: Path, apt_get: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run scripts/setup.sh in a project whose .venv is ready, on a Debian without the packages."""
+    """Run scripts/setup.sh in a project whose .venv is ready, without its system packages."""
     (folder / "scripts").mkdir()
     shutil.copy(ROOT / "scripts" / "setup.sh", folder / "scripts")
     shutil.copy(ROOT / "pyproject.toml", folder)

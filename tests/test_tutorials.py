@@ -1,4 +1,4 @@
-"""The tutorials run from the first cell to the last."""
+"""Tests that the tutorials run from the first cell to the last."""
 
 from __future__ import annotations
 

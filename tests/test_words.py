@@ -1,4 +1,4 @@
-"""The public signatures against the tables of "The words we use"."""
+"""Tests that the public signatures agree with the tables of the page "The words we use"."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def functions(package: str) -> Iterator[tuple[str, Any]]:
             if not inspect.isclass(item) or issubclass(item, Warning):
                 continue
             own = item.__init__ is not object.__init__
-            if own and not dataclasses.is_dataclass(item):  # results are made by functions
+            # Dataclasses are results, which users do not construct.
+            if own and not dataclasses.is_dataclass(item):
                 yield f"{part}.{name}", item.__init__
             for method in dir(item):
                 found = inspect.getattr_static(item, method)
