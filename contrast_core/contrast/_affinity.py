@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 
-_LARGE_K = 10  # in more dimensions the product of cosines is near 0 unless subspaces are equal
+_LARGE_K = 10  # of more cosines, the product is near 0 unless the subspaces are equal
 
 
 def subspace_affinity(components: FloatArray) -> FloatArray:
@@ -21,9 +21,9 @@ def subspace_affinity(components: FloatArray) -> FloatArray:
     Returns
     -------
     ndarray of shape (n_subspaces, n_subspaces)
-        ``|det(V_i V_j^T)|``, between 0 and 1, computed in logarithms. For k > 10, its k-th root,
-        which is the geometric mean of the cosines: the product of so many cosines is close to 0 for
-        all pairs of different subspaces.
+        Affinities ``|det(V_i V_j^T)|``, between 0 and 1. For k > 10, the k-th root of this product
+        is returned, which is the geometric mean of the cosines. The product of so many cosines
+        would be close to 0 for all pairs of different subspaces.
 
     References
     ----------
@@ -51,8 +51,8 @@ def representatives(
     affinity : ndarray of shape (n, n)
         Affinities, for example from `subspace_affinity`.
     n_clusters : int
-        Number of clusters, from 1 to n. If there are fewer different subspaces than that, there are
-        as many clusters as different subspaces.
+        Number of clusters, from 1 to n. If there are fewer different subspaces, each of them is a
+        cluster.
     random_state : int or None
         Seed of the k-means step.
 
@@ -74,7 +74,7 @@ def representatives(
     for cluster in np.unique(raw):
         members = np.flatnonzero(raw == cluster)
         within = affinity[np.ix_(members, members)].sum(axis=1)
-        # Equal subspaces tie up to rounding. Of tied members, the middle one is the medoid.
+        # The sums of equal subspaces are tied up to rounding. The middle one of them is the medoid.
         best = members[within >= within.max() * (1 - 1e-9)]
         medoids.append(int(best[len(best) // 2]))
     medoids.sort()
@@ -94,14 +94,14 @@ def _spectral_labels(
     n_distinct, distinct = connected_components(affinity > 1 - 1e-12, directed=False)
     if n_distinct <= n_clusters:
         return np.asarray(distinct, dtype=np.intp)
-    # The floor keeps the graph connected where subspaces are exactly orthogonal.
+    # A floor of 1e-12 keeps the graph connected if subspaces are exactly orthogonal.
     rows = spectral_embedding(
         np.maximum(affinity, 1e-12),
         n_components=n_clusters,
         drop_first=False,
         random_state=random_state,
     )
-    # Ng, Jordan and Weiss normalise the rows of the embedding to unit length, scikit-learn's own
+    # Ng, Jordan and Weiss normalise the rows of the embedding to unit length, but scikit-learn's
     # spectral clustering does not.
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     labels = k_means(rows, n_clusters, n_init=10, random_state=random_state)[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contrast_core.moments import Moments
 from contrast_core.solve import Plan, Solution, in_form, plan_for, solve_trace_ratio
 
-RIDGE = 0.25  # tau over the mean variance mu: the covariance shrunk by 0.2 towards mu * identity
+RIDGE = 0.25  # tau / mean variance; equivalent to a shrinkage of 0.2 towards mean variance * I
 
 
 def trace_ratio_alpha(
@@ -25,17 +25,18 @@ def trace_ratio_alpha(
     Parameters
     ----------
     foreground, background : moments
-        Moments of the two datasets, same features.
+        Moments of the two datasets, which have the same features.
     n_components : int
         k, the number of components for which the contrast is chosen.
     plan : Plan, optional
-        How the moments are solved.
+        Plan of the solver for these moments.
 
     Returns
     -------
     float
-        The contrast, finite and positive. If the foreground is multiplied by c, the contrast is
-        multiplied by c squared; multiplying both datasets by c changes nothing.
+        The contrast strength, finite and positive. If the foreground is multiplied by c, the
+        strength is multiplied by c squared. If both datasets are multiplied by c, it does not
+        change.
 
     Raises
     ------
@@ -83,9 +84,9 @@ def background_ridge(
     Parameters
     ----------
     foreground, background : moments
-        Moments of the two datasets, same features.
+        Moments of the two datasets, which have the same features.
     n_varying : int, optional
-        D', if the coordinates of the moments have fewer dimensions than there are features.
+        D'. Give it if the moments are in coordinates that are fewer than the features.
 
     Returns
     -------
@@ -121,14 +122,14 @@ def denoising_alpha(foreground: Moments, background: Moments, plan: Plan | None 
     Parameters
     ----------
     foreground, background : moments
-        Moments of the two datasets, same features.
+        Moments of the two datasets, which have the same features.
     plan : Plan, optional
-        How the moments are solved.
+        Plan of the solver for these moments.
 
     Returns
     -------
     float
-        The contrast.
+        The contrast strength.
 
     Raises
     ------

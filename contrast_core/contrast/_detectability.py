@@ -22,19 +22,19 @@ from contrast_core.moments import Moments
 def detectable_spike(n_features: int, n_pairs: float, *, exchangeable: bool = True) -> float:
     r"""Return the smallest variance of a signal that can be detected from positive pairs.
 
-    In units of the noise variance it is
+    In units of the noise variance, it is
 
     .. math:: \sqrt{D / n} \quad\text{or}\quad \sqrt{D / 2n} ,
 
-    where the second form holds if the two views are pooled. No method can detect weaker signals:
-    no principal direction of the sample points towards them.
+    where the second form holds if the two views are pooled. Weaker signals cannot be detected,
+    because no principal direction of the sample points towards them.
 
     Parameters
     ----------
     n_features : int
         Number of features, D.
     n_pairs : float
-        Number of pairs, n; the effective number where rows repeat (see `effective_n_pairs`).
+        Number of pairs, n; if rows repeat, their effective number (see `effective_n_pairs`).
     exchangeable : bool, default=True
         Whether both views estimate the covariance, as in ``PCAPlusPlus(exchangeable=True)``.
 
@@ -73,8 +73,9 @@ def expected_subspace_error(
 ) -> float:
     r"""Return the subspace error of PCA++ that theory predicts.
 
-    Let :math:`\lambda` be the weakest spike and c = D / n the aspect ratio (D / 2n if both views
-    are pooled). The sine of the largest principal angle between estimated and true signal tends to
+    Let :math:`\lambda` be the weakest spike, and let c = D / n be the aspect ratio (D / 2n if both
+    views are pooled). Let :math:`\theta` be the limit of the largest principal angle between the
+    estimated and the true signal subspace. Theory predicts
 
     .. math:: \sin^2\theta = \frac{c(\lambda + 1)}{\lambda(\lambda + c)}
         \quad\text{(fixed)}, \qquad \sin^2\theta = \frac{c}{\lambda + c} \quad\text{(growing)}.
@@ -87,11 +88,11 @@ def expected_subspace_error(
     n_features : int
         Number of features, D.
     n_pairs : float
-        Number of pairs, n; the effective number where rows repeat (see `effective_n_pairs`).
+        Number of pairs, n; if rows repeat, their effective number (see `effective_n_pairs`).
     exchangeable : bool, default=True
         Whether both views estimate the covariance, as in ``PCAPlusPlus(exchangeable=True)``.
     regime : {"fixed", "growing"}, default="fixed"
-        Whether the spikes stay fixed as n and D grow together, or grow with them.
+        Whether the spikes stay fixed while n and D grow together, or grow with n and D.
 
     Returns
     -------
@@ -142,8 +143,9 @@ def signal_is_detectable(
 ) -> NDArray[np.bool_]:
     r"""Return whether each generalised eigenvalue l of PCA++ belongs to a detectable signal.
 
-    Two conditions must hold. The spike :math:`l/(1-l)` must exceed `detectable_spike`, and l must
-    exceed the largest eigenvalue that two unrelated views give along s directions,
+    Two conditions must hold. The spike :math:`l/(1-l)` must exceed `detectable_spike`. The
+    eigenvalue l must exceed the largest eigenvalue that is expected by chance if the two views are
+    unrelated and s directions are kept,
 
     .. math:: \sqrt{2s/n}\,(1 + s^{-2/3}).
 
@@ -155,9 +157,9 @@ def signal_is_detectable(
     eigenvalues : ndarray of shape (k,)
         Generalised eigenvalues, l.
     moments : Moments
-        Mean and covariance by which the views were whitened. Only features that vary are counted.
+        Mean and covariance with which the views were whitened. Only features that vary are counted.
     truncation : int
-        Number of directions that were kept in whitening, s.
+        Number of directions that whitening kept, s.
     n_pairs : float
         Effective number of pairs.
     exchangeable : bool, default=True
@@ -170,7 +172,7 @@ def signal_is_detectable(
     n_features = int(moments.varies.sum())
     threshold = detectable_spike(n_features, n_pairs, exchangeable=exchangeable)
     chance = math.sqrt(2 * truncation / n_pairs) * (1 + truncation ** (-2 / 3))
-    # The spike exceeds t where the eigenvalue exceeds t / (1 + t).
+    # The spike exceeds a threshold t if and only if the eigenvalue exceeds t / (1 + t).
     return np.asarray(eigenvalues > max(threshold / (1 + threshold), chance))
 
 

@@ -30,7 +30,7 @@ def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None)
     Returns
     -------
     float
-        From 1 to n_pairs.
+        The effective number of pairs, from 1 to n_pairs.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None)
 
     Examples
     --------
-    Five pairs: three rows of X, the first of them in three pairs.
+    Three rows of X form five pairs; the first row belongs to three of them.
 
     >>> from contrast_core.contrast import effective_n_pairs
     >>> effective_n_pairs([0, 0, 0, 1, 2], [7, 8, 9, 7, 8])

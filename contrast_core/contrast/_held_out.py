@@ -20,10 +20,11 @@ from contrast_core.moments import SecondMoments
 
 TwoMoments: TypeAlias = tuple[SecondMoments, SecondMoments]
 
-# A step must raise the ratio by this factor; two halves of the data differ by more than that.
+# A step must raise the ratio by this factor. Smaller changes do not matter, because two halves of
+# the data differ by more.
 _RISEN = 1.05
-_ACCURACY = 1e-8  # of the eigenvectors; far smaller than their sampling error
-_RESTARTS = 100  # of Lanczos iterations, most of which need fewer than ten
+_ACCURACY = 1e-8  # relative accuracy of eigenpairs, far below their sampling error
+_RESTARTS = 100  # largest number of restarts of the Lanczos iteration; most need fewer than ten
 _SMALL = 64  # number of features up to which LAPACK is as fast as Lanczos iterations
 
 
@@ -32,13 +33,13 @@ def held_out_ratio(
 ) -> float:
     """Return the trace ratio of one half along the k directions that the other half chooses.
 
-    The fitted half takes the steps of `trace_ratio_alpha` until its own ratio rises by less than
-    5%. The measured half has no part in that.
+    Newton's iteration of `trace_ratio_alpha` is applied to the fitted half until its own ratio
+    rises by less than 5%. The measured half does not influence the directions.
 
     Parameters
     ----------
     fitted, measured : pair of SecondMoments
-        Foreground and background moments of either half.
+        Moments of foreground and background of each half.
     k : int
         Number of directions.
     n_varying : int, optional

@@ -24,16 +24,16 @@ class NoiseBulk(NamedTuple):
 def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> NoiseBulk:
     r"""Return the level and the edge of the noise in the spectrum of a sample covariance.
 
-    With isotropic noise of variance :math:`\sigma^2`, all eigenvalues but those of signal and
-    background follow the Marchenko-Pastur law, whose upper edge is
+    If the noise is isotropic with variance :math:`\sigma^2`, all eigenvalues except those of signal
+    and background follow the Marchenko-Pastur law, whose upper edge is
 
     .. math:: \sigma^2 (1 + \sqrt{D/n})^2 .
 
-    The noise variance is the ratio of the median eigenvalue to the median of the law, on which the
-    size of a signal has no influence. Eigenvalues above the edge are then removed, and the variance
-    is estimated again from the rest, with the dimension and the degrees of freedom reduced by their
-    number. This is repeated until no further eigenvalue exceeds the edge. If D > n, the medians are
-    those of the nonzero eigenvalues.
+    The noise variance is estimated as the median eigenvalue divided by the median of the law. The
+    size of a signal has no influence on the median. Eigenvalues above the edge are then removed,
+    and the variance is estimated again from the others. For this, the dimension and the degrees of
+    freedom are reduced by the number of removed eigenvalues. This is repeated until no further
+    eigenvalue exceeds the edge. If D > n, both medians are taken over nonzero eigenvalues.
 
     Parameters
     ----------
@@ -42,14 +42,13 @@ def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> No
     n_features : int
         Number of features that vary, D.
     n_samples : float
-        Effective number of independent rows, n, about whose mean the covariance was taken;
-        greater than 1.
+        Effective number of independent rows, n, greater than 1. The covariance was taken about
+        their mean.
 
     Returns
     -------
     NoiseBulk
-        The edge includes the fluctuation of the largest noise eigenvalue, at 99% of the
-        Tracy-Widom law.
+        The edge is the 99% quantile of the largest noise eigenvalue by the Tracy-Widom law.
 
     Raises
     ------
@@ -58,22 +57,22 @@ def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> No
 
     References
     ----------
-    Gavish and Donoho, IEEE Transactions on Information Theory 60:5040, 2014 (median against
-    median); Johnstone, Annals of Statistics 29:295, 2001 (centre and scale of the largest
-    eigenvalue).
+    Gavish and Donoho, IEEE Transactions on Information Theory 60:5040, 2014 (ratio of the medians);
+    Johnstone, Annals of Statistics 29:295, 2001 (centre and scale of the largest eigenvalue).
     """
     rank = numerical_rank(eigenvalues)
     if not rank:
         raise ValueError("the data are constant: no eigenvalue of their covariance is positive.")
     degrees = n_samples - 1
-    # If there are fewer nonzero eigenvalues than features and rows allow, features are exactly
-    # collinear, and the rank is the dimension.
+    # If the rank is below both the number of features and the degrees of freedom, some features are
+    # exactly collinear, and the rank is the dimension.
     dimension = rank if rank < min(n_features, degrees) else n_features
     in_law = max(1, min(rank, int(degrees)))
     above = 0
     while True:
         p, n = dimension - above, max(degrees - above, 1.0)
-        # The covariance was divided by n_samples, the law's by its degrees of freedom.
+        # The covariance was divided by n_samples, but the law assumes division by the degrees of
+        # freedom.
         scale = n / n_samples
         median = float(np.median(eigenvalues[above:in_law]))
         variance = median / (scale * marchenko_pastur_median(p / n))
@@ -85,7 +84,7 @@ def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> No
 
 
 def noise_above(leading: FloatArray, trace: float, n_features: int, n_samples: float) -> int:
-    """Return how many of the leading eigenvalues exceed the noise, given the sum of all.
+    """Return how many of the leading eigenvalues exceed the noise, given the trace.
 
     The noise variance is the mean of the eigenvalues that do not exceed the noise. (`noise_bulk`
     uses the median instead, which needs all eigenvalues.) Signals that are too weak to exceed the
@@ -126,9 +125,9 @@ def marchenko_pastur_edge(aspect_ratio: float) -> float:
 def debiased(values: FloatArray, aspect_ratio: float) -> FloatArray:
     r"""Return population eigenvalues of spikes from sample eigenvalues, for noise of variance 1.
 
-    Solves :math:`l (1 + \gamma / (l - 1)) = \text{value}`, :math:`\gamma = D/n`, for l (Baik and
-    Silverstein, Journal of Multivariate Analysis 97:1382, 2006). For values below the edge, the
-    real part of the complex solution is returned.
+    The function solves :math:`l (1 + \gamma / (l - 1)) = \text{value}` for l, where
+    :math:`\gamma = D/n` (Baik and Silverstein, Journal of Multivariate Analysis 97:1382, 2006). For
+    values below the edge, it returns the real part of the complex solution.
     """
     middle = values + 1 - aspect_ratio
     return np.asarray((middle + np.sqrt(np.maximum(middle**2 - 4 * values, 0.0))) / 2)
@@ -142,6 +141,6 @@ def _largest_eigenvalue(n_features: float, degrees: float) -> float:
 
 
 def numerical_rank(eigenvalues: FloatArray) -> int:
-    """Return how many eigenvalues, descending, exceed the rounding error of the largest."""
+    """Return how many eigenvalues exceed the rounding error of the largest one."""
     rounding = len(eigenvalues) * np.finfo(np.float64).eps * float(eigenvalues.max(initial=0.0))
     return int((eigenvalues > rounding).sum())

@@ -33,26 +33,27 @@ def truncated_eigenpairs(
     moments : moments
         Mean and covariance S, in any form.
     truncation : "auto", int, float or None
-        Rule. "auto" keeps the eigenvalues above the noise (see `noise_bulk`), an integer keeps that
-        many, a fraction up to 1 keeps the fewest that hold this part of the variance, and None
-        keeps all, for which S must be nonsingular.
+        The rule. "auto" keeps the eigenvalues above the noise (see `noise_bulk`). An integer keeps
+        this number of eigenvalues. A fraction up to 1 keeps the fewest eigenvalues that contain
+        this fraction of the variance. None keeps all, and S must then be nonsingular.
     n_components : int
         Smallest number of eigenpairs that "auto" and a fraction keep.
     n_samples : float
-        Effective number of rows, for "auto".
+        Effective number of rows, which only "auto" needs.
     plan : Plan
         Plan of the solver for these moments.
 
     Returns
     -------
     Eigenpairs
-        Positive eigenvalues, descending (s,), and vectors as rows in the coordinates of the
-        moments, (s, size).
+        Positive eigenvalues in descending order, (s,), and eigenvectors as rows in the coordinates
+        of the moments, (s, size).
 
     Raises
     ------
     ValueError, TypeError
-        If `truncation` is none of these, or the rank of S is too low for it or for `n_components`.
+        If `truncation` is not one of these rules, or the rank of S is too low for `truncation` or
+        for `n_components`.
     NotConvergedError
         If the moments are of the form "products", and the search does not find the eigenpairs.
     """
@@ -85,11 +86,11 @@ def truncated_eigenpairs(
 def _eigenpairs_by_products(
     moments: Moments, truncation: Truncation, n_components: int, n_samples: float, plan: Plan
 ) -> Eigenpairs:
-    """Find the eigenpairs by a search space that is enlarged until it contains all that are kept.
+    """Find the eigenpairs in a search space that grows until it contains all that the rule keeps.
 
-    The rules need the other eigenvalues only by their sum, which follows from the trace (the sum of
-    the variances). Therefore the noise level of "auto" is the mean of all eigenvalues that do not
-    stand out; with the whole spectrum, it is their median.
+    Only the sum of the other eigenvalues is known; it follows from the trace, which is the sum of
+    the variances. Therefore "auto" estimates the noise level by the mean of all eigenvalues that do
+    not exceed the noise. With the whole spectrum, it uses the median.
     """
     if truncation is None:
         raise NotConvergedError("truncation=None needs the whole spectrum.")
@@ -104,7 +105,7 @@ def _eigenpairs_by_products(
     crowded = False  # whether the rule keeps more eigenpairs than the space contains
 
     def kept(space: SearchSpace) -> int:
-        """Return how many of the eigenpairs in the search space the rule keeps."""
+        """Return the number of eigenpairs in the search space that the rule keeps."""
         nonlocal crowded
         values = space.values(0.0)
         if isinstance(truncation, str):

@@ -46,8 +46,8 @@ class ContrastPath(ShortRepr):
     eigenvalues : ndarray of shape (A, k)
         Eigenvalues of ``C_X - alpha C_Y``, descending.
     foreground_variances, background_variances : ndarray of shape (A, k)
-        Variances along each component. Those of the first component trace the Pareto front of
-        high foreground and low background variance (Abid et al. 2018, Thm 1).
+        Variances along each component. The variances of the first component trace the Pareto front
+        of high foreground and low background variance (Abid et al. 2018, Thm 1).
     affinity : ndarray of shape (A, A)
         Affinities between the subspaces: products of the cosines of their principal angles.
     labels : ndarray of shape (A,)
@@ -55,8 +55,8 @@ class ContrastPath(ShortRepr):
     representatives : ndarray of shape (p,)
         Indices into `alphas` of the clusters' medoids, ascending.
     solvers : tuple of str
-        The solver of each contrast: "eigh" (LAPACK), "eigsh" (ARPACK, proved) or
-        "search" (the block search, proved where there is a matrix).
+        The solver of each contrast: "eigh" (LAPACK), "eigsh" (ARPACK, with a proof) or "search"
+        (block search, with a proof unless ``plan.form`` is "products").
     plan : contrast_core.solve.Plan
         The plan that was followed. ``plan.form`` is the form of the covariances, and
         ``plan.reason`` is the reason for the choice, in words.
@@ -79,21 +79,21 @@ class ContrastPath(ShortRepr):
 
     @property
     def representative_alphas(self) -> FloatArray:
-        """Return the strengths at the clusters' medoids, ascending, shape (p,)."""
+        """Contrast strengths at the clusters' medoids, ascending, shape (p,)."""
         return np.asarray(self.alphas[self.representatives], dtype=np.float64)
 
     def at(self, alpha: float) -> CPCA:
-        """Fit contrastive PCA at any strength, on the grid or between, from the same moments.
+        """Return contrastive PCA at any strength, fitted from the same moments.
 
         Parameters
         ----------
         alpha : float from 0 to inf
-            Contrast strength.
+            Contrast strength, on the grid or not.
 
         Returns
         -------
         CPCA
-            Fitted.
+            The fitted estimator.
         """
         estimator = CPCA(self.components.shape[1], alpha=alpha)
         return estimator.fit(self.foreground, background=self.background)
@@ -113,20 +113,20 @@ def contrast_path(
     background_weight: ArrayLike | Sequence[ArrayLike | None] | None = None,
     background_mix: ArrayLike | None = None,
 ) -> ContrastPath:
-    r"""Fit contrastive PCA over a grid of strengths, and choose a few that represent it.
+    r"""Fit contrastive PCA over a grid of strengths, and choose a few representative strengths.
 
     The function computes the moments once and solves :math:`C_X - \alpha C_Y` at every alpha. It
     measures the affinity of all pairs of subspaces, which is the product of the cosines of their
     principal angles (for more than ten components, the k-th root of the product). Spectral
-    clustering then divides the subspaces into clusters, and the medoid of each is its
-    representative. PCA of the foreground, alpha = 0, is clustered with the others if it is in the
-    grid. The experiments of the paper cluster the positive strengths and show PCA beside them.
+    clustering then divides the subspaces into clusters, and the medoid of each cluster represents
+    it. If the grid contains alpha = 0, PCA of the foreground is clustered with the other subspaces.
+    The experiments of the paper cluster only the positive strengths and show PCA beside them.
 
     Parameters
     ----------
     X : array-like, DataFrame, sparse matrix of shape (n, n_features) or SecondMoments
         Foreground.
-    background : the same kinds, of shape (m, n_features)
+    background : data of the same kinds, of shape (m, n_features)
         Background with the same features, or a list of backgrounds. Either all datasets are
         moments, or none is.
     n_components : int, default=2
@@ -134,8 +134,8 @@ def contrast_path(
     alphas : array-like of floats from 0 to inf, optional
         The grid; by default 0 and 40 values log-spaced from 0.1 to 1000.
     n_representatives : int, optional
-        Number of clusters, p; by default three, or the number of contrasts if that is smaller. If
-        there are fewer different subspaces, there are fewer clusters.
+        Number of clusters, p. The default is three, or the number of contrasts if that is smaller.
+        If fewer subspaces are different, there are fewer clusters.
     random_state : int or None, default=0
         Seed of the clustering.
     within, background_within, sample_weight, background_weight, background_mix

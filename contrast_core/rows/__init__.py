@@ -1,8 +1,9 @@
 """One interface, `Rows`, to data of every kind; only `rows_of` looks at the type of the data.
 
-``rows_of(X, name)`` makes `Rows` of arrays, lists, DataFrames, sparse matrices of any format,
+``rows_of(X, name)`` returns the `Rows` of arrays, lists, DataFrames, sparse matrices of any format,
 HDF5 and zarr datasets, memory maps, the sparse datasets of backed AnnData objects, dask arrays and
-dense torch tensors. Nothing is read or copied yet. Every function that takes data takes `Rows` too.
+dense torch tensors. It does not read the data yet. Every function that takes data also takes
+`Rows`.
 
 All `Rows` have these attributes and methods:
 
@@ -16,32 +17,35 @@ All `Rows` have these attributes and methods:
 `missing`, `can_miss`  whether NaN is accepted as a missing value, and whether this kind of data can
                        hold missing values
 `weights`, `codes`     weight of each row, and the index of its group in `groups`; None if not given
-`reads_rows`,          whether reading a block of rows, or of columns, costs only its share of the
-`reads_columns`        data; otherwise the first block of rows loads all selected columns, and every
-                       block of columns needs a pass over all rows
+`reads_rows`           whether a block of rows can be read alone; if not, the first block of rows
+                       loads all selected columns
+`reads_columns`        whether a block of columns can be read alone; if not, every block of columns
+                       needs a pass over all rows
 `blocks()`             finite blocks of rows, ndarray or CSR, in the data's own dtype, made of whole
                        storage chunks
 `any_missing()`        whether a value is missing, found in a pass over the rows
-`edges()`, `read()`    boundaries of the blocks of rows; some rows
+`edges()`, `read()`    where blocks of rows begin and end; the values of some rows
 `column_blocks()`      blocks of columns with their slices, ndarray or CSC, not checked for NaN
-`read_columns()`       some columns of all rows, an ndarray
-`take(rows)`           some rows; in any order and repeated in memory, else in ascending order
-`columns(which)`       some columns
-`map(function, k)`     the function's values, (n, k): an ndarray; a dask array stays lazy, a tensor
-                       on its device
-`load()`               the ndarray or CSR matrix; no copy if it is one already
-`take_all()`           the dataset that the rows were taken from
+`read_columns()`       some columns of all rows, as an ndarray
+`take(rows)`           some of the rows; data in memory allow any order and repeated rows, other
+                       data allow only ascending rows
+`columns(which)`       some of the columns
+`map(function, k)`     the function's values, (n, k): an ndarray, a lazy dask array for a dask
+                       array, or a tensor on the same device for a tensor
+`load()`               all values as an ndarray or CSR matrix, without a copy if possible
+`take_all()`           the dataset from which the rows were taken
 =====================  ===========================================================================
 
-`labelled_blocks` yields blocks of rows with their weights and groups; `joint_blocks` reads several
+`labelled_blocks` yields blocks of rows with their weights and groups. `joint_blocks` reads several
 disjoint selections of the rows of one dataset in one pass, and `reduce_rows` sums them. `pieces`
-splits overlapping selections into disjoint ones. `load_into_memory` reads rows that are elsewhere.
-`minibatches` yields all rows in random order, a few at a time. `row_view` returns consecutive rows
-of a CSR matrix without a copy. `array_of` checks stacks of images, which are not rows yet.
+splits overlapping selections into disjoint ones. `load_into_memory` reads rows that are not in
+memory. `minibatches` yields all rows in random order, a few at a time. `row_view` returns
+consecutive rows of a CSR matrix without a copy. `array_of` checks stacks of images, which are not
+rows yet.
 
-`elements` is the number of values that are read at once. As an argument of `rows_of` it applies to
-all later reading, and as an argument of `blocks` to that call. `progress` shows a bar wherever rows
-are read. `remedy` is the advice at the end of errors about NaN.
+`elements` is the number of values that are read at once. As an argument of `rows_of`, it applies to
+all later reading; as an argument of `blocks`, it applies to that call. `progress` shows a bar
+whenever rows are read. `remedy` is the advice at the end of errors about NaN.
 """
 
 from contrast_core.rows._checks import check_finite

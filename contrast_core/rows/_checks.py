@@ -17,8 +17,8 @@ _LARGEST_WHOLE = 2**53  # float64 represents all whole numbers up to this one
 def as_matrix(X: Any, name: str, missing: bool = False) -> Any:
     """Return `X` as a numeric ndarray, or a CSR or CSC matrix without duplicate entries.
 
-    The data are not copied where possible. Finiteness is checked later, while rows are read. If
-    values may be missing, masked entries become NaN.
+    The data are not copied if possible. NaN and infinity are looked for later, while rows are read.
+    If values may be missing, masked entries become NaN.
     """
     from sklearn.utils.validation import check_array
 
@@ -35,14 +35,14 @@ def as_matrix(X: Any, name: str, missing: bool = False) -> Any:
             ensure_min_samples=0,
             input_name=name,
         )
-        if matrix.dtype == object:  # from a list
+        if matrix.dtype == object:  # some lists are converted to this type
             matrix = matrix.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(_no_matrix(X, name, str(error))) from error
     if matrix.dtype.kind not in "biuf":
         raise TypeError(_no_matrix(X, name, f"{matrix.dtype} are no numbers."))
-    if matrix.dtype.itemsize > 8:  # numbers beyond float64 become infinite, and are refused
+    if matrix.dtype.itemsize > 8:  # numbers beyond float64 become infinite, which is an error later
         with np.errstate(over="ignore"):
             matrix = matrix.astype(np.float64)
     if issparse(matrix) and not matrix.has_canonical_format:
@@ -54,7 +54,7 @@ def as_matrix(X: Any, name: str, missing: bool = False) -> Any:
 def _no_matrix(X: Any, name: str, reason: str) -> str:
     """Return the error message for data that are not a matrix of real numbers."""
     shape = getattr(X, "shape", None)
-    reason = reason.splitlines()[0][:150].rstrip(".:")  # the lines that follow hold the data
+    reason = reason.splitlines()[0][:150].rstrip(".:")  # later lines would show the data
     what = f"of shape {shape}" if isinstance(shape, tuple) else shown(X)
     return (
         f"{name} is {type(X).__name__} {what}: {reason}. A matrix of real numbers is expected, "
@@ -81,7 +81,7 @@ def check_finite(
         _check_exact(values, name)
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()):  # as scikit-learn does: fast, and needs no memory
+        if np.isfinite(values.sum()):  # a fast test without memory, as in scikit-learn
             return
     bad = np.isinf(values) if missing else ~np.isfinite(values)
     if not bad.any():  # the sum overflowed, or all NaN are missing values
@@ -105,7 +105,7 @@ def check_finite(
 
 
 def _check_exact(values: Any, name: str) -> None:
-    """Raise if whole numbers are so large that float64 cannot tell them apart."""
+    """Raise ValueError if whole numbers are so large that float64 cannot tell them apart."""
     if values.dtype.itemsize < 8 or not values.size:
         return
     if values.max() > _LARGEST_WHOLE or values.min() < -_LARGEST_WHOLE:

@@ -59,7 +59,7 @@ class DaskRows(Rows):
         return {key: value for key, value in vars(self).items() if key != "array"}
 
     def take(self, rows: ArrayLike | slice) -> Self:
-        """Return the rows of a mask, a slice or ascending indices, lazily."""
+        """Return the rows that a mask, a slice or ascending indices select; nothing is computed."""
         check_known_length(self.shape[0], self.name)
         return super().take(rows)
 
@@ -99,7 +99,7 @@ class DaskRows(Rows):
     def blocks(
         self, *, elements: int | None = None, dense: bool = False, check: bool = True
     ) -> Iterator[Any]:
-        """Yield finite blocks of rows: each chunk is computed as it is asked for."""
+        """Yield finite blocks of rows; each chunk is computed when its first block is needed."""
         for label, chunk in self._shown(self.chunks()):
             rows = chunk_rows(chunk.compute(), label, self.options)
             yield from rows.blocks(elements=elements, dense=dense, check=check)
@@ -120,7 +120,7 @@ class DaskRows(Rows):
         )
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
-        """Return all selected rows, computed now, as an ndarray or CSR matrix."""
+        """Compute all selected rows, and return them as an ndarray or CSR matrix."""
         dask: Any = import_module("dask")  # not typed
         read = dask.delayed(_load_chunk)
         parts = dask.compute(
@@ -139,7 +139,7 @@ class DaskRows(Rows):
 
 
 def chunk_rows(chunk: Any, name: str, options: dict[str, Any]) -> MemoryRows:
-    """Return the rows of a chunk, once it is computed."""
+    """Return the rows of a chunk that has been computed."""
     return MemoryRows(as_matrix(chunk, name), name=name, names=None, **options)
 
 

@@ -11,11 +11,11 @@ from contrast_core.rows._rows import Index, Rows, pick, pick_columns, row_view
 
 
 class MemoryRows(Rows):
-    """Rows of a matrix in memory, which is neither changed nor copied; blocks may be views of it.
+    """Rows of a matrix in memory; the matrix is not changed, and blocks may be views of it.
 
-    A CSC matrix is converted to CSR when rows are first read, and a CSR matrix to CSC when columns
-    are first read. `features` are the indices of the matrix's columns in a larger dataset, which
-    error messages report.
+    A CSC matrix is converted to CSR when rows are first read, and a CSR matrix is converted to CSC
+    when columns are first read. If the matrix is a part of a larger dataset, `features` are the
+    indices of its columns there, which error messages report.
     """
 
     def __init__(self, matrix: Any, features: Index | None = None, **options: Any) -> None:
@@ -49,14 +49,14 @@ class MemoryRows(Rows):
 
     @property
     def n_entries(self) -> int:
-        """Stored entries of sparse rows."""
+        """Number of stored entries of the selected sparse rows."""
         matrix = self._as("csr")
         if self._rows is None:
             return int(matrix.nnz)
         return int(np.diff(matrix.indptr)[self._rows].sum(dtype=np.int64))
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:
-        """Return all selected rows; data that are selected whole are not copied."""
+        """Return all selected rows; they are not copied if all rows are selected."""
         if dense and self.is_sparse:
             return super().load(dense=True, check=check)
         whole = self._as("csr")
@@ -67,7 +67,7 @@ class MemoryRows(Rows):
 
 
 def load_into_memory(rows: Rows) -> Rows:
-    """Return the rows in memory; rows that are elsewhere are read now and checked to be finite."""
+    """Return the rows in memory; rows that are not in memory are read and checked to be finite."""
     return rows if rows.in_memory else in_memory(rows.load(), rows)
 
 

@@ -17,7 +17,7 @@ Minibatch: TypeAlias = tuple[Index, NDArray[Any]]
 
 _PART = 4  # blocks are smaller by this factor than elsewhere, so that the buffer holds many
 _BUFFER = 4  # size of the shuffled buffer, as a multiple of the elements of a block of rows
-_LEAST = 4  # least number of blocks that are shuffled together, however large chunks are
+_LEAST = 4  # smallest number of blocks that are shuffled together, even if chunks are large
 _SPARSE = 8  # the buffer is larger by this factor if it is sparse
 
 
@@ -32,9 +32,9 @@ def minibatches(
 ) -> Iterator[Minibatch]:
     """Yield every row once, in random order, in dense minibatches of nearly equal size.
 
-    Rows in memory are drawn from all rows. Stored datasets and dask arrays are read in blocks of
-    whole storage chunks, in random order; rows of several blocks are shuffled together in a buffer,
-    which is sparse if the data are. Neither kind is ever dense as a whole.
+    If the data are in memory, each minibatch is drawn from all rows that are left. Stored datasets
+    and dask arrays are read in blocks of whole storage chunks, in random order. The rows of several
+    blocks are shuffled together in a buffer. Sparse data are never dense as a whole.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def _streamed(
 
 
 def _groups(spans: list[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield the blocks that are in the buffer together, in their order in the dataset."""
+    """Yield groups of blocks that fit into the buffer, each in the order of the dataset."""
     group: list[tuple[int, int]] = []
     for span in spans:
         if len(group) >= _LEAST and sum(b - a for a, b in [*group, span]) > most:

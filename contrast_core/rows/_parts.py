@@ -38,7 +38,7 @@ def joint_blocks(parts: Sequence[Rows], *, check: bool = True) -> Iterator[tuple
 
 
 def joined(parts: Sequence[RowsT]) -> tuple[RowsT, Index]:
-    """Return the rows of several disjoint selections, and for each row the selection's index."""
+    """Return the rows of several disjoint selections, and the index of each row's selection."""
     first = parts[0]
     owner = np.full(first._n_source, -1, dtype=np.intp)
     for i, part in enumerate(parts):
@@ -53,8 +53,8 @@ def pieces(parts: Sequence[RowsT]) -> tuple[list[RowsT], list[list[int]]] | None
     -------
     list of Rows, list of lists of int
         The pieces, and for each part the indices of its pieces. The result is None unless all parts
-        are selections of one `whole` on the host. Each part must have a known number of rows above
-        0, in ascending order.
+        are selections of one dataset that is not on a device, with the same columns and labels, and
+        every part has a known, positive number of rows in ascending order.
     """
     first = parts[0]
     if not all(part._is_read_with(first) and part._is_ascending() for part in parts):

@@ -1,8 +1,8 @@
 """Sums over rows of any kind, in one pass over a dataset.
 
-Rows are stored in blocks, or in chunks of a dask array that a cluster reads. A sum has two
-operations, adding a block and merging with another sum (a map and a reduction). Blocks can
-therefore be summed anywhere and in any grouping.
+Problem: rows arrive in blocks of one dataset, or in chunks of a dask array that a cluster reads. A
+sum therefore has two operations: it adds a block, and it merges with another sum (a map and a
+reduction). Blocks can then be summed on any machine and in any grouping.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contrast_core.rows._dask import DaskRows, chunk_rows
 from contrast_core.rows._parts import joined, joint_blocks
 from contrast_core.rows._rows import Rows
 
-_TASK = 8  # blocks' worth of elements in a task, so that its work outweighs the merging
+_TASK = 8  # size of a task in blocks; in smaller tasks, merging would take most of the time
 
 
 def reduce_rows(
@@ -34,16 +34,17 @@ def reduce_rows(
         A single dataset, or results of ``whole.take(...)`` for disjoint rows of the same `whole`.
     start : callable
         Function that returns an empty sum. The sum's method ``add(block, weights, codes)`` takes
-        blocks of rows with their labels or None. Its method ``result()`` returns an object with a
-        method ``merge(other)``, or None if no rows were added. For a dask array, `start` is
-        pickled: every task makes its own sums, and the scheduler merges their results in pairs.
+        a block of rows and the weights and groups of the rows, or None. Its method ``result()``
+        returns an object with a method ``merge(other)``, or None if no rows were added. For a dask
+        array, `start` is pickled. Every task then makes its own sums, and the scheduler merges
+        their results in pairs.
     check : bool, default=True
         Whether to raise an error on NaN and infinity.
 
     Returns
     -------
     list
-        The result of each part; None for a part without rows.
+        The result of each part. It is None for a part without rows.
     """
     if parts[0].place == "dask":
         return _reduce_chunks(cast("Sequence[DaskRows]", parts), start, check)
@@ -55,14 +56,18 @@ def reduce_rows(
 
 
 def labelled_blocks(rows: Rows, *, check: bool = True) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield blocks of rows with the weight and the group of each row, or None."""
+    """Yield blocks of rows with the weights and the groups of the rows, or None for either."""
     return (block[1:] for block in with_labels([rows], _blocks(rows, check)))
 
 
 def with_labels(
     parts: Sequence[Rows], blocks: Iterable[tuple[int, Any]]
 ) -> Iterator[tuple[int, Any, Any, Any]]:
-    """Yield labelled blocks of several parts, one part after the other."""
+    """Add the weights and groups of their rows to blocks of several parts.
+
+    `blocks` yields the index of a part and a block of its rows. The blocks of each part must be in
+    the order of its rows.
+    """
     labels = [(part.weights, part.codes) for part in parts]
     ends = [0] * len(parts)
     for i, block in blocks:
@@ -100,9 +105,10 @@ def _reduce_chunks(
 
 
 def _task_ends(rows: DaskRows, n_chunks: int) -> list[int]:
-    """Return where the chunks of each task begin and end; one chunk each if sizes are unknown.
+    """Return where the chunks of each task begin and end.
 
-    The tasks have about the same size, and there are enough of them for all processors.
+    The tasks have about the same size, and there are enough of them for all processors. If the
+    sizes of the chunks are unknown, each task has one chunk.
     """
     elements = max(rows.array.chunks[0], default=0) * rows.shape[1]
     known = bool(elements) and not math.isnan(elements)
@@ -122,7 +128,8 @@ def _reduce_some(
 ) -> list[Any | None]:
     """Return the sum of the rows of some chunks for each part; None for a part without rows.
 
-    `labels` holds the part, the weight and the group of each row for every chunk, or None.
+    `labels` holds three sequences with an entry for every chunk: the indices of the rows' parts,
+    the rows' weights, and the rows' groups. An entry is None if the rows have no such label.
     """
     sums = [start() for _ in range(n_parts)]
     for chunk, name, owner, weights, codes in zip(chunks, names, *labels, strict=True):

@@ -27,14 +27,14 @@ _ELEMENTS_PER_PASS = 16  # blocks of columns are larger by this factor if each n
 
 
 class Rows(ABC):
-    """Some rows and columns of a dataset, wherever it lies.
+    """Selected rows and columns of a dataset in memory, in a file, in dask or on a device.
 
     `rows_of` creates instances; `contrast_core.rows` describes the attributes.
 
     Parameters
     ----------
     source
-        The whole dataset, as the subclass reads it.
+        The whole dataset, in the form that the subclass reads.
     shape : (int, int)
         Shape of the whole dataset.
     dtype : numpy dtype
@@ -44,9 +44,9 @@ class Rows(ABC):
     names : tuple of str or None
         Names of the features.
     elements : int
-        Number of values that are read at once, where storage allows.
+        Number of values that are read at once, if the storage chunks allow it.
     progress : bool or callable
-        Whether reading shows a progress bar, by tqdm or by a callable with tqdm's signature.
+        Whether reading shows tqdm's progress bar. A callable is used in the place of tqdm.
     remedy : str or None
         Advice at the end of errors about NaN.
     missing : bool
@@ -104,7 +104,7 @@ class Rows(ABC):
         return slice(None) if self._rows is None else self._rows
 
     def labelled(self, weights: FloatArray | None, groups: NDArray[Any] | None) -> Self:
-        """Return the rows, labelled with a weight or a group for each selected row."""
+        """Return the rows with weights, groups or both, given for each selected row."""
         other = copy.copy(self)
         if weights is not None:
             other._weights = self._spread(weights)
@@ -114,7 +114,7 @@ class Rows(ABC):
         return other
 
     def _spread(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Spread the values of the selected rows over all rows of the dataset."""
+        """Return the values of the selected rows as an array over all rows of the dataset."""
         if self._rows is None:
             return values
         spread = np.zeros(self._n_source, values.dtype)
@@ -123,7 +123,7 @@ class Rows(ABC):
 
     @property
     def in_memory(self) -> bool:
-        """Whether the data are in memory, so that `load` need not read them."""
+        """Whether the data are in memory, so that `load` does not have to read a file."""
         return self.place == "memory"
 
     @property
@@ -154,14 +154,17 @@ class Rows(ABC):
         return taken
 
     def take_all(self) -> Self:
-        """Return all rows of the dataset from which these were taken, with the same columns."""
+        """Return all rows of the dataset, with the columns that are selected here."""
         whole = copy.copy(self)
         whole._rows = None
         whole.shape = (self._n_source, self.shape[1])
         return whole
 
     def columns(self, columns: ArrayLike | slice) -> Self:
-        """Return the columns that a mask, a slice or indices select; copies only data in memory."""
+        """Return the columns that a mask, a slice or indices select.
+
+        Only data in memory are copied.
+        """
         index = _positions(columns, self.shape[1], "columns", self.name)
         if index is None:
             return self
@@ -173,7 +176,7 @@ class Rows(ABC):
         return picked
 
     def replace(self, **changes: Any) -> Self:
-        """Return the rows with other `names`, `elements`, `progress`, `remedy` or `missing`."""
+        """Return the same rows with other values of `names`, `elements` and similar attributes."""
         if not changes:
             return self
         other = copy.copy(self)
@@ -213,13 +216,13 @@ class Rows(ABC):
         return block.toarray() if dense and issparse(block) else block
 
     def column_blocks(self, width: int | None = None) -> Iterator[tuple[slice, Any]]:
-        """Yield slices of columns with their values in all selected rows; NaN is not checked.
+        """Yield slices of columns with their values in all selected rows, without a check for NaN.
 
         Parameters
         ----------
         width : int, optional
-            Number of columns in a block. The default follows from `elements`. It is sixteen times
-            larger if each block needs a pass over the rows (see `reads_columns`).
+            Number of columns in a block. By default, a block has `elements` values, or sixteen
+            times as many if each block needs a pass over the rows (see `reads_columns`).
         """
         n, n_columns = self.shape
         if width is None:
@@ -243,7 +246,7 @@ class Rows(ABC):
 
     @property
     def can_miss(self) -> bool:
-        """Whether rows of this kind can hold missing values: only dense rows that are not tensors.
+        """Whether NaN can stand for a missing value: only in dense rows that are not tensors.
 
         In a sparse matrix, entries that are not stored are zeros. In a tensor, NaN would spread to
         the gradients.
@@ -251,7 +254,7 @@ class Rows(ABC):
         return not self.is_sparse and self.device is None
 
     def any_missing(self) -> bool:
-        """Return whether a value is missing, that is, NaN where NaN is accepted."""
+        """Return whether NaN is accepted as a missing value and occurs in the rows."""
         return self.missing and any(
             block.dtype.kind == "f" and np.isnan(block).any() for block in self.blocks()
         )
@@ -263,8 +266,9 @@ class Rows(ABC):
         ----------
         function : callable
             Function of finite rows (b, n_features), dense or CSR, that returns an ndarray
-            (b, width) of float64. For tensors it is a `functools.partial` whose keywords are
-            arrays. They are converted to tensors, and the function is called with a tensor.
+            (b, width) of float64. If the rows are a tensor, it must be a `functools.partial` whose
+            keywords are arrays. These arrays are converted to tensors, and the function is called
+            with a tensor.
         width : int
             Number of columns of the result.
         dense : bool, default=False
@@ -273,12 +277,12 @@ class Rows(ABC):
         Returns
         -------
         ndarray of shape (n, width)
-            A dask array that is not yet computed for a dask array, and a tensor on the same device
-            for a tensor.
+            For a dask array, the result is a dask array that is not computed yet. For a tensor, it
+            is a tensor on the same device.
         """
         result, start = np.empty((self.shape[0], width)), 0
         n_columns = self.shape[1]
-        elements = self.elements * n_columns // max(n_columns, width)  # bounds the result too
+        elements = self.elements * n_columns // max(n_columns, width)  # limits results as well
         for block in self.blocks(elements=max(1, elements), dense=dense):
             stop = start + block.shape[0]
             result[start:stop] = function(block)
@@ -300,7 +304,7 @@ class Rows(ABC):
 
     def _is_read_with(self, other: Rows) -> bool:
         if self._source is not other._source or self.place == "device" or not self.shape[0] > 0:
-            return False  # the number of rows may be NaN
+            return False  # `not ... > 0` is also true for a number of rows that is NaN
         if self._weights is not other._weights or self._codes is not other._codes:
             return False
         if self._columns is None or other._columns is None:
@@ -312,7 +316,7 @@ class Rows(ABC):
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> Any:
-        """Return selected rows that are not yet checked for NaN."""
+        """Return selected rows without a check for NaN."""
 
     def _read_columns(self, which: slice) -> Any:
         """Return columns of all selected rows, as an ndarray or CSC, by a pass over the rows."""
@@ -370,7 +374,7 @@ def _in_order(matrix: Any) -> Any:
 
 
 def _positions(wanted: Any, n: int, what: str, name: str) -> Index | None:
-    """Return the positions that a mask, a slice or indices select; None for all."""
+    """Return the positions that a mask, a slice or indices select; None if they select all."""
     if isinstance(wanted, slice):
         start, stop, step = wanted.indices(n)
         return None if (start, stop, step) == (0, n, 1) else np.arange(start, stop, step)

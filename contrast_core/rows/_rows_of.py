@@ -26,7 +26,8 @@ from contrast_core.rows._rows import ELEMENTS, Rows
 from contrast_core.rows._stored import StoredColumns, StoredRows
 from contrast_core.rows._tensor import TensorRows, to_host
 
-# Attributes of arrays in memory, tensors, dask arrays and sparse matrices, not of stored datasets.
+# Arrays in memory, tensors, dask arrays and sparse matrices have at least one of these attributes.
+# Stored datasets have none of them.
 _NOT_STORED = ("__array_ufunc__", "__array_interface__", "__dlpack__", "__dask_graph__", "tocsr")
 
 
@@ -49,24 +50,24 @@ def rows_of(
     ----------
     X : array-like, DataFrame, sparse matrix, stored dataset, dask array, torch tensor or Rows, of \
             shape (n, n_features)
-        Data of any real dtype. A sparse matrix is converted to CSR without duplicate entries when
-        rows are read. A CSC matrix is not converted when only columns are read.
+        Data of any real dtype. When rows are read, a sparse matrix is converted to CSR without
+        duplicate entries. When only columns are read, a CSC matrix is not converted.
     name : str, default="X"
         Name of the data in error messages; `Rows` keep their own name.
     names : sequence of str, optional
-        Names of the features of `X`; those of a DataFrame by default.
+        Names of the features of `X`; by default the column names, if `X` is a DataFrame.
     weights : array-like of shape (n,), optional
         A finite weight of at least 0 for each row of `X`. The weights must not all be zero.
     groups : array-like of shape (n,), optional
         A label for each row of `X`.
     min_rows : int, default=0
-        Least number of rows; with fewer rows a ValueError is raised.
+        Smallest accepted number of rows.
     elements : int, optional
-        Number of values that are read at once, where storage allows: 4 million by default, and 16
-        million on a device.
+        Number of values that are read at once, if the storage chunks allow it. The default is 4
+        million, or 16 million on a device.
     progress : bool or callable, default=False
-        Whether to show a progress bar of the blocks that are read, by tqdm or by a callable with
-        tqdm's signature. Work that a dask scheduler does shows no such bar; dask has its own.
+        Whether to show tqdm's progress bar of the blocks that are read. A callable is used in the
+        place of tqdm. There is no such bar for the work of a dask scheduler, which has its own.
     remedy : str, optional
         Advice at the end of errors about NaN and infinity.
     missing : bool, default=False
@@ -80,9 +81,9 @@ def rows_of(
     Raises
     ------
     ValueError, TypeError
-        If `X` is not two-dimensional, does not hold real numbers, or has fewer than `min_rows`
-        rows. Also if `X` is a sparse tensor or a tensor on an unsupported device, or if the number
-        of `names` is wrong.
+        If `X` is not two-dimensional, does not hold real numbers, has fewer than `min_rows` rows,
+        or is a sparse tensor or a tensor on an unsupported device, or if the number of `names` is
+        wrong.
     """
     rows = X if isinstance(X, Rows) else _of_kind(X, name, missing)
     if rows.missing != (missing and rows.can_miss):
@@ -143,7 +144,7 @@ def array_of(values: Any, name: str) -> Any:
 
 
 def _slices(values: Any) -> bool:
-    """Return whether `values` slices like an array; DataFrames and sparse matrices do not."""
+    """Return whether `values` can be sliced like an array; DataFrames, for example, cannot."""
     return (
         isinstance(getattr(values, "shape", None), tuple)
         and hasattr(values, "__getitem__")
@@ -212,7 +213,7 @@ def _is_dask_array(X: Any) -> bool:
 
 
 def _is_stored(X: Any) -> bool:
-    """Return whether `X` is a dataset outside memory that gives rows when sliced.
+    """Return whether `X` is a dataset outside memory from which slices can be read.
 
     Such datasets are HDF5 datasets, zarr arrays and the sparse datasets of backed AnnData objects.
     They have a shape and a dtype and can be sliced, but lack the attributes of arrays in memory.

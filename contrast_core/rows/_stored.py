@@ -65,7 +65,7 @@ class StoredRows(Rows):
         return np.concatenate(parts) if parts else np.empty((0, len(wanted)), self.dtype)
 
     def _span(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the range in the dataset, first and end, that contains rows `start` to `stop`."""
+        """Return the first and last + 1 row of the dataset that contain rows `start` to `stop`."""
         if self._rows is None or start == stop:
             return start, stop
         return int(self._rows[start]), int(self._rows[stop - 1]) + 1
@@ -109,12 +109,12 @@ class StoredColumns(Rows):
             parts = [block for _, block in every.column_blocks(self._step)]
             matrix = hstack(parts, format="csc").tocsr() if parts else csr_matrix(every.shape)
             self._loaded.append(in_memory(matrix, self))
-        whole = self._loaded[0].replace(progress=False)  # the reading is done
+        whole = self._loaded[0].replace(progress=False)  # the file has been read already
         return whole if self._rows is None else whole.take(self._rows)
 
     @property
     def _step(self) -> int:
-        """Number of columns to read at once: many, since short reads of sparse columns are slow."""
+        """Number of columns to read at once; it is large because short reads are slow."""
         return max(1, 16 * self.elements // max(1, self._n_source))
 
     def _read(self, start: int, stop: int) -> Any:

@@ -1,4 +1,4 @@
-"""Rows of dense torch tensors, and functions of them on their own device."""
+"""Rows of dense torch tensors, and functions of these rows on the device of the tensor."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from contrast_core._validation import shown
 from contrast_core.rows._rows import Index, Rows
 
-DEVICE_BLOCKS = 4  # blocks are larger by this factor: 128 MB of float64, a few of them at a time
+DEVICE_BLOCKS = 4  # blocks on a device are larger by this factor: 128 MB of float64 each
 
 
 class TensorRows(Rows):
-    """Rows of a dense tensor; blocks are ndarrays without gradients, and views on the host.
+    """Rows of a dense tensor; blocks are ndarrays without gradients, and views if possible.
 
     Raises
     ------
@@ -52,7 +52,7 @@ class TensorRows(Rows):
         return self._source[slice(start, stop) if self._rows is None else self._rows[start:stop]]
 
     def tensors(self) -> Iterator[Any]:
-        """Yield blocks of rows on their device, not checked for NaN."""
+        """Yield blocks of rows as tensors on their device, without a check for NaN."""
         for span in self._shown(list(pairwise(self.edges()))):
             yield self._tensor(*span)
 
@@ -63,8 +63,8 @@ class TensorRows(Rows):
     def map(self, function: Callable[..., Any], width: int, *, dense: bool = False) -> Any:
         """Apply `function`, a partial whose keywords are arrays, to the rows on their device.
 
-        The function is computed in float64. The result has the dtype of the tensor if that is a
-        floating type, and gradients flow through the result.
+        The function is computed in float64. If the tensor has a floating-point dtype, the result
+        has the same dtype. Gradients flow through the result.
         """
         torch = import_module("torch")
         partial: Any = function
@@ -78,13 +78,14 @@ class TensorRows(Rows):
         ]
         empty = torch.empty((0, width), dtype=dtype, device=self.device)
         result = torch.cat(parts) if parts else empty
-        # NaN and infinity survive every linear map, and the result is smaller than the rows.
+        # A linear map passes NaN and infinity on to its result, which is smaller than the rows, so
+        # the rows are checked only if the result is not finite.
         if not torch.isfinite(result).all():
             self.check()
         return result
 
     def check(self) -> None:
-        """Raise ValueError on NaN or infinity; the search runs on the device."""
+        """Raise ValueError on NaN or infinity; the values are checked on the device."""
         torch = import_module("torch")
         for block in self.tensors():
             if not torch.isfinite(block).all():
@@ -107,7 +108,7 @@ def to_host(tensor: Any) -> NDArray[Any]:
 
 
 def check_device(device: Any) -> Any:
-    """Return the torch device; raise unless it is available and supports float64."""
+    """Return the torch device; raise an error unless it is available and supports float64."""
     try:
         torch = import_module("torch")
     except ImportError as error:
@@ -131,4 +132,4 @@ def check_device(device: Any) -> Any:
             f"the device {device.type!r} has no float64, which sums need; leave device out, and "
             "give X.cpu() instead of a tensor there."
         )
-    return torch.empty(0, device=device).device  # "cuda" with its index
+    return torch.empty(0, device=device).device  # adds the index to a "cuda" without one
