@@ -1,4 +1,4 @@
-"""Checks of arguments that only AnnData has, and their text in errors and files."""
+"""Checks of arguments for functions of AnnData, and the text of values in errors and files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_among(name: object, names: Container[Any]) -> bool:
     """Return whether a value is one of these names; False if it is not hashable."""
     try:
         return name in names
-    except TypeError:  # it has no hash
+    except TypeError:  # the value is not hashable
         return False
 
 
@@ -49,10 +49,10 @@ def check_anndata(adata: object, name: str = "adata") -> None:
 
 
 def model_parameters(model: type, given: Mapping[str, Any] | None, *own: str) -> dict[str, Any]:
-    """Return `model_kwargs` after a check that they are parameters of a class of the core.
+    """Return `model_kwargs` as a dict after checking that they are parameters of a class.
 
-    The parameters in `own` are set by the function itself, so they are not allowed. Raises
-    TypeError for anything that is not a further parameter.
+    The parameters in `own` are set by the calling function, so they are not allowed. TypeError is
+    raised for these and for unknown names.
     """
     known = [name for name in inspect.signature(model).parameters if name not in own]
     return further(given, "model_kwargs", known, f"parameters of contrast_core.{model.__name__}")
@@ -61,7 +61,7 @@ def model_parameters(model: type, given: Mapping[str, Any] | None, *own: str) ->
 def further(
     given: Mapping[str, Any] | None, argument: str, known: Sequence[str], what: str
 ) -> dict[str, Any]:
-    """Return further parameters by name; raise TypeError if one is not among the known ones."""
+    """Return further parameters as a dict; raise TypeError if the name of one is not known."""
     if not isinstance(given, Mapping | None) or set(given or ()) - set(known):
         raise TypeError(
             f"{argument}={shown(given)}: expected a dict of further {what}, which are "
@@ -71,9 +71,9 @@ def further(
 
 
 def storable(**arguments: Any) -> dict[str, Any]:
-    """Return the arguments that are not None, as h5ad and zarr files can hold them.
+    """Return the arguments that are not None, as values that h5ad and zarr files can hold.
 
-    All but numbers, strings and arrays become text.
+    Numbers, strings and arrays stay as they are. All other values become text.
     """
     kept = bool | int | float | str | np.generic | np.ndarray
     return {

@@ -1,4 +1,4 @@
-"""Check the cells, genes and values of a contrast, and compare it with differences of donors."""
+"""Check the cells, genes and values of a contrast, and compare it with donors' differences."""
 
 from __future__ import annotations
 
@@ -25,17 +25,23 @@ from ._arguments import listed, storable
 from ._docs import documented
 from ._select import BoolArray
 
-_LEAST_CELLS = 40  # fewest controls of a donor that are compared with another donor's
-_MAX_NULLS = 12  # largest number of ordered pairs of donors
+_LEAST_CELLS = 40  # donors with fewer control cells are not compared with each other
+_MAX_NULLS = 12  # largest number of ordered pairs of donors whose controls are compared
 _RATIO_GENES = 300  # more genes take time and hardly change the ratio
 _N_SPLITS = 5
-_LACKING = 0.03  # largest share of the foreground in types that the background lacks, beyond chance
+# Largest share of the foreground cells, beyond chance, that may be of types that the background
+# lacks.
+_LACKING = 0.03
 # Largest probability that a cell of one side has more genes detected than a cell of the other.
 _DEPTH = 0.75
-_RARE = 0.2  # a type is rare in the background below this share of its share in the foreground
+# A type is rare in the background if its share there, divided by its share in the foreground, is
+# smaller than this.
+_RARE = 0.2
 _LEVEL = 0.05  # largest p-value of a contrast that exceeds chance
 _LEFT_OUT = 0.3  # largest share of the most variable genes that may be left out
-_ONE_SIDED = 0.15  # largest difference of the shares of both sides' most variable genes in use
+# For each side, the share of its most variable genes that are in use is computed. The two shares
+# may differ by at most this.
+_ONE_SIDED = 0.15
 
 
 @documented
@@ -61,30 +67,31 @@ def contrast_check(
 
     cPCA, cPCA* and PCPCA keep and sharpen every difference between foreground and background,
     including differences that come from the design. A cell type or a donor that the background
-    lacks looks like an effect, and often a stronger one than the real effect. This function looks
-    for such faults, and warns.
+    lacks looks like an effect, and often like a stronger effect than the real one. This function
+    looks for such faults, and warns if it finds any.
 
-    One test decides whether the contrast exceeds chance: the p-value of the first component if
-    donors are relabelled (`contrast_core.condition_test`). With too few donors for this test, the
-    cross-fitted trace ratio (`contrast_core.cross_fitted_ratio`) is compared with the ratio of one
-    donor's controls against another donor's controls. Without donors, there is no decision.
+    One test decides whether the contrast exceeds chance: it relabels donors and gives a p-value of
+    the first component (`contrast_core.condition_test`). If there are too few donors for this test,
+    the cross-fitted trace ratio of the contrast (`contrast_core.cross_fitted_ratio`) is compared
+    with ratios of one donor's controls against another donor's controls. Without donors, there is
+    no decision.
 
     Parameters
     ----------
     adata
         Annotated data matrix of shape `(n_obs, n_vars)`.
     {CELLS}
-        Here the background is among the cells of `adata`.
+        For this check the background must be in `adata`, not in another AnnData.
     within
-        Column of `adata.obs` with the donor, if the contrast is to be taken within donors, as with
-        `within=` of `scanpy_ext.tl.cpca`. The two parts of each donor are then compared with each
-        other, and the test relabels these parts.
+        Column of `adata.obs` with the donor, for a contrast within donors, as with `within=` of
+        `scanpy_ext.tl.cpca`. The foreground and background cells of a donor are then compared with
+        each other, and the test relabels these two parts of each donor.
     donor
         Column of `adata.obs` with the donor (animal, culture, ...). By default, the column that is
         given as `within`.
     controls
-        Control cells, whose donors are compared with each other. By default the background cells.
-        If the masks choose single donors, give the control cells of all donors here.
+        Control cells with which donors are compared with each other. By default, these are the
+        background cells. If the masks choose single donors, give the control cells of all donors.
     cell_type
         Column of `adata.obs` with cell types, or clusters.
     batch
@@ -102,19 +109,18 @@ def contrast_check(
 
     `.uns['contrast_check' | key_added]['checks']` : `DataFrame`
         A row for each check, with columns `sound` and `message`. The message of the check `advice`
-        says whether PCA would show as much, and up to how many components a contrast is needed
-        (`contrast_core.significance.contrast_advice`).
+        says whether PCA would show as much as the contrast, and up to which number of components a
+        contrast is needed (`contrast_core.significance.contrast_advice`).
     `.uns['contrast_check' | key_added]['counts']` : `DataFrame`
         Numbers of foreground and background cells by donor and cell type (if given).
     `.uns['contrast_check' | key_added]['ratios']` : `DataFrame`
         Cross-fitted ratios of two components on the 300 genes of largest variance that are in use.
         There is a row for the contrast and, without `within`, a row for each comparison of two
-        donors' controls. The columns are the `ratio`; its `baseline`, which is the ratio of total
-        variances; `relative`, which is the ratio divided by the baseline; `null`, which is True for
-        comparisons of controls; and the `unit` that was split, which is `donor` or `cell`. A ratio
-        by cell is exploratory.
+        donors' controls. The columns are `ratio`, `baseline` (the ratio of the total variances),
+        `relative` (the ratio divided by the baseline), `null` (True for comparisons of controls)
+        and `unit` (`donor` or `cell`, whichever was split). A ratio by cell is exploratory.
     `.uns['contrast_check' | key_added]['p_value']` : `float`
-        The p-value by relabelling donors. Missing without donors, or if they are too few.
+        The p-value by relabelling donors. It is missing if there are too few donors, or none.
     `.uns['contrast_check' | key_added]['sound']` : `str`
         `"no"` if a check failed; `"unknown"` if none failed, but the checks in `not_checked` could
         not be made; otherwise `"yes"`.
@@ -135,18 +141,19 @@ def contrast_check(
 
     Notes
     -----
-    The ratio is not 1 if there is no effect: control cells of one donor, compared with control
-    cells of another donor, give about twice the baseline. The ratio of a real effect should exceed
-    all of these null ratios. There are at most 12 of them, and each donor is foreground about as
-    often as background. If the foreground of the contrast contains its background, then the
-    controls of both donors are in the foreground of a null.
+    Even without an effect, the ratio is above its baseline: control cells of one donor, compared
+    with control cells of another donor, give about twice the baseline. The ratio of a real effect
+    should exceed all of these null ratios. At most 12 null ratios are computed, in which each donor
+    is the foreground about as often as the background. If the foreground of the contrast contains
+    its background, the foreground of each null ratio contains the controls of both donors.
 
-    The genes of largest plain variance over all cells in both sets keep a difference between
-    conditions. scanpy's highly variable genes (variance corrected for the mean) often drop it.
+    The genes with the largest uncorrected variance over all cells in both sets keep a difference
+    between conditions. scanpy's highly variable genes (variance corrected for the mean) often drop
+    it.
 
     The variances of all genes are computed block by block. The cells of both sets are held in
     memory with the 300 genes of the ratio only, or with all genes in use for a CSC matrix in a
-    file. They are dense if cells are split one by one. {LOADED}
+    file. They are held as a dense array if single cells, not donors, are split. {LOADED}
 
     Examples
     --------
@@ -163,7 +170,7 @@ def contrast_check(
     key = _keys.checked("contrast_check" if key_added is None else key_added)
     _write.check_free(adata, copy, key, {})
     selection = _select.cells(adata, groupby, reference, groups, foreground, background)
-    with muted():  # the findings say what is wrong with the values
+    with muted():  # the findings report these warnings
         data = _read.contrast_input(adata, selection, 1, layer, None, mask_var, within=within)
     donor = within if donor is None else donor
     _select.check_donor(donor, groupby)
@@ -271,7 +278,10 @@ class _Sets(NamedTuple):
         return x, y
 
     def units(self, front: BoolArray) -> dict[str, Any]:
-        """Return the donors of some cells and of the background; empty if a donor is missing."""
+        """Return the donors of the cells in `front` and of the background cells, by argument name.
+
+        The dictionary is empty if a cell has no donor.
+        """
         if self.donors is None or pd.isna(self.donors[front | self.back]).any():
             return {}
         of_sides = {"units": self.donors[front], "background_units": self.donors[self.back]}
@@ -279,9 +289,10 @@ class _Sets(NamedTuple):
 
 
 def _ratios(sets: _Sets, untreated: BoolArray) -> pd.DataFrame:
-    """Return the ratios of the contrast and of one donor's controls against another's.
+    """Return the ratio of the contrast, and ratios of one donor's controls against another's.
 
-    For a contrast within donors only the first is computed, as donors are not compared in it.
+    For a contrast within donors, only the ratio of the contrast is computed, because such a
+    contrast does not compare donors.
     """
     front, back, donors = sets.front, sets.back, sets.donors
     ratios: dict[str, dict[str, Any]] = {}
@@ -297,7 +308,7 @@ def _ratios(sets: _Sets, untreated: BoolArray) -> pd.DataFrame:
             pairs = ((large[i], large[(i + step) % n]) for step in range(1, n) for i in range(n))
             for a, b in islice(pairs, _MAX_NULLS):
                 one, other = (untreated & (donors == name) for name in (a, b))
-                if (front & back).any():  # the background is in the foreground, as in the contrast
+                if (front & back).any():  # as in the contrast
                     one |= other
                 sides = sets.rows.take(one), sets.rows.take(other)
                 ratios[f"{a} / {b}"] = _ratio(*sides, null=True)
@@ -306,8 +317,8 @@ def _ratios(sets: _Sets, untreated: BoolArray) -> pd.DataFrame:
 
 
 def _ratio(front: Any, back: Any, *, null: bool, **units: Any) -> dict[str, Any]:
-    """Return a row of the table of ratios; units are the donors of both sides."""
-    with muted():  # the findings say what there is to say about the ratio
+    """Return a row of the table of ratios; `units` holds the donors of both sides, if any."""
+    with muted():  # the findings report on the ratio instead
         found = cross_fitted_ratio(
             front, background=back, n_components=2, n_splits=_N_SPLITS, random_state=0, **units
         )
@@ -327,7 +338,10 @@ def _advice(sets: _Sets) -> ContrastAdvice | None:
 
 
 def _p_value(sets: _Sets) -> float | None:
-    """Return the p-value of the first component by relabelling donors; None if too few."""
+    """Return the p-value of the first component by relabelling donors.
+
+    The value is None if there are too few donors.
+    """
     treated = sets.front & ~sets.back
     units = sets.units(treated)
     if not units:
@@ -411,7 +425,7 @@ def _genes_found(
 def _depth_found(n_detected: NDArray[np.floating], front: BoolArray, back: BoolArray) -> _Finding:
     """Check whether the cells of both sides were sequenced equally deeply.
 
-    Normalisation does not remove such a difference.
+    Normalisation does not remove differences in sequencing depth.
     """
     if not front.any():
         return _Finding("depth", True, "the background has all of the foreground's cells")
@@ -529,7 +543,7 @@ def _ratio_found(
 def _advice_found(
     found: ContrastAdvice | None, p_value: float | None, *, by_donor: bool
 ) -> _Finding:
-    """Return the advice on whether a contrast is needed, which never makes a design unsound."""
+    """Return the advice on whether a contrast is needed; this finding is always sound."""
     if found is None:
         return _Finding("advice", True, "too few donors or cells to leave some out")
     something = found.found or (p_value is not None and p_value <= _LEVEL)

@@ -113,7 +113,10 @@ TypeError
 
 
 def documented(function: F) -> F:
-    """Replace `{CELLS}` and the other placeholders in a docstring by the texts above."""
+    """Replace the placeholders in a docstring, such as `{CELLS}`, by the texts above.
+
+    A function with the parameter `copy` is also wrapped to log its start and duration.
+    """
     if function.__doc__ is not None:  # it is None under python -OO
         doc = inspect.cleandoc(function.__doc__)  # Python 3.13 and newer do this already
         for name, text in _TEXTS.items():

@@ -1,4 +1,4 @@
-"""Names of the AnnData slots, in one place."""
+"""Names of the AnnData slots that the functions write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METHODS = (
 
 @dataclass(frozen=True)
 class Keys:
-    """The slots that one function writes, in `.obsm`, `.varm` and `.uns`."""
+    """Names of the slots that one function writes, in `.obsm`, `.varm` and `.uns`."""
 
     obsm: str
     varm: str
@@ -27,7 +27,7 @@ class Keys:
 
     @property
     def fit(self) -> str:
-        """The slot in `.varm` of the table that `tl.project` and `tl.denoise` use."""
+        """Name of the table in `.varm` that `tl.project` and `tl.denoise` use."""
         return f"{self.varm}_fit"
 
     def part(self, name: object) -> Keys:
@@ -37,15 +37,18 @@ class Keys:
 
 
 def keys_of(name: str) -> Keys:
-    """Return the slots of a result, by the method's name or the `key_added` that was given.
+    """Return the slots of a result from the name of its method, or from its `key_added`.
 
-    All three are `key_added`, as in scanpy.
+    If `key_added` was given, it is the name of all three slots, as in scanpy.
     """
     return Keys(f"X_{name}", f"PCs_{name}", name) if name in METHODS else Keys(name, name, name)
 
 
 def new_keys(method: str, key_added: str | None) -> Keys:
-    """Return the slots of a new result of a method; refuse the names of other methods."""
+    """Return the slots of a new result.
+
+    ValueError is raised if `key_added` is the name of another method.
+    """
     name = method if key_added is None else checked(key_added)
     if name in METHODS and name != method:
         raise ValueError(
@@ -56,12 +59,12 @@ def new_keys(method: str, key_added: str | None) -> Keys:
 
 
 def distances_of(pairs: str) -> str:
-    """Return the slot in `.obsp` of the distances of pairs."""
+    """Return the name of the matrix in `.obsp` that holds the distances of pairs."""
     return f"{pairs}_distances"
 
 
 def dimensions(obsm: str, number: int) -> list[str]:
-    """Return names of the dimensions of an embedding: pca1, pca2, ... of X_pca."""
+    """Return the names of an embedding's dimensions, such as pca1, pca2, ... for X_pca."""
     return [f"{obsm.removeprefix('X_')}{i}" for i in range(1, number + 1)]
 
 

@@ -20,8 +20,7 @@ def log_written(slots: Mapping[str, Iterable[str]]) -> None:
 def logged(function: F) -> F:
     """Wrap a function so that it logs its start and duration, at a verbosity of at least 2.
 
-    Nothing is logged if scanpy has not been imported: a user who has set the verbosity has
-    imported it.
+    Nothing is logged if scanpy has not been imported, because the verbosity is a setting of scanpy.
     """
     part = "tl" if ".tl." in function.__module__ else "pp"
 

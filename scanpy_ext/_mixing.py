@@ -1,4 +1,4 @@
-"""A report of how well embeddings mix conditions and keep cell types apart."""
+"""Report on how well embeddings mix conditions and keep cell types apart."""
 
 from __future__ import annotations
 
@@ -44,15 +44,16 @@ def mixing_report(
     cell_type
         Column of `adata.obs` with cell types.
     reps
-        Names in `.obsm` of the embeddings to compare. By default, those of the names above that
-        exist.
+        Names in `.obsm` of the embeddings to compare. By default `X_pca`, `X_pca_plus` and
+        `X_pca_pp`, as far as they exist.
     resolution
         Resolution of the Leiden clusters.
     n_seeds
-        Number of seeds of the Leiden clusters, over which the scores are averaged.
+        Number of seeds of the Leiden clusters. The scores are averaged over the seeds.
     max_cells
-        Largest number of cells. If there are more, this many are drawn at random, the same ones for
-        all embeddings. `None` uses all cells. The time grows with the square of the number.
+        Largest number of cells. If there are more cells, this many are drawn at random, and all
+        embeddings are compared on the same cells. `None` uses all cells. The computing time grows
+        with the square of the number of cells.
     random_state
         Seed of the draw of cells, and the first seed of the Leiden clusters.
 
@@ -62,9 +63,11 @@ def mixing_report(
 
     `mixing_ari`
         Adjusted Rand index of clusters and condition within a cell type, averaged over the types
-        that both conditions have [1]_ (Table 12). Lower is better mixed; 0 is chance.
+        that both conditions have [1]_ (Table 12). Lower values mean better mixing, and 0 is the
+        value of random clusters.
     `silhouette_condition`
-        Silhouette score by condition. Lower is better mixed; it is about 0 for perfect mixing.
+        Silhouette score by condition. Lower values mean better mixing. The score is about 0 for
+        perfect mixing.
     `cell_type_ari`
         Adjusted Rand index of clusters and cell type. Higher is better.
     `silhouette_cell_type`
@@ -72,15 +75,15 @@ def mixing_report(
     `transfer`
         Fraction of the cells that have the same type as most of their 15 nearest neighbours in the
         other conditions, averaged over conditions. Higher is better.
-
     `ilisi`
-        Effective number of conditions among the neighbours of a cell (LISI [2]_ at perplexity 30),
-        as the median over the cells, scaled to 0 for one condition and 1 for equal shares of all.
-        Higher is better mixed.
+        Effective number of conditions among the neighbours of a cell (LISI [2]_ at perplexity 30).
+        The median over the cells is scaled so that 0 means one condition and 1 means equal shares
+        of all conditions. Higher values mean better mixing.
     `kbet`
-        Fraction of the cells that pass the chi-squared test of kBET [3]_ at level .05: among their
-        nearest neighbours of their own type, the conditions have the same shares as in that type.
-        Mean over the types with at least 20 cells. Higher is better mixed; .95 is chance.
+        Fraction of the cells that pass the chi-squared test of kBET [3]_ at level .05, averaged
+        over the types with at least 20 cells. The test compares the shares of the conditions among
+        a cell's nearest neighbours of its own type with their shares in the whole type. Higher
+        values mean better mixing, and .95 is expected for perfect mixing.
     `n_cells`
         Number of cells that the scores were computed from.
 

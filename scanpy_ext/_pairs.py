@@ -26,11 +26,11 @@ from ._arguments import listed, storable, text
 from ._mixing import leiden
 
 _FEWEST_CLUSTERED = 4  # fewer cells than this are one cluster
-_MAX_PAIRS = 300  # most pairs of two matched clusters, as in the PCA++ paper
+_MAX_PAIRS = 300  # largest number of pairs from two matched clusters, as in the PCA++ paper
 
 
 class Pairs(NamedTuple):
-    """Indices of the paired cells, (n_pairs,) each, and for new pairs the result to write."""
+    """Indices of the paired cells, (n_pairs,) each, and the result to write if pairs are new."""
 
     stimulated: NDArray[np.intp]
     control: NDArray[np.intp]
@@ -38,7 +38,7 @@ class Pairs(NamedTuple):
 
     @property
     def n_effective(self) -> float:
-        """Effective number of pairs (Kish), since a cell can be in several."""
+        """Effective number of pairs (Kish's formula), since a cell can be in several pairs."""
         return effective_n_pairs(self.stimulated, self.control)
 
 
@@ -69,7 +69,7 @@ def find(
     Parameters
     ----------
     matrix
-        All cells and the genes in use, in memory or not. The cells that may be paired are loaded.
+        All cells and the genes in use, in memory or not. Only cells that may be paired are loaded.
     groupby, reference, donor
         As in `pp.match_pairs`.
     key
@@ -153,7 +153,7 @@ def find(
 
 
 def stored(adata: AnnData, key: str) -> Pairs:
-    """Return the pairs in `adata.obsp`."""
+    """Return the pairs that are stored in `adata.obsp`."""
     if key not in adata.obsp:
         raise ValueError(
             f"adata.obsp has no pairs {key!r}. Run scanpy_ext.pp.match_pairs first, or give "
@@ -181,7 +181,10 @@ def stored(adata: AnnData, key: str) -> Pairs:
 def _leiden(
     basis: NDArray[np.floating], groups: NDArray[np.intp], random_state: int | None
 ) -> NDArray[Any]:
-    """Return Leiden clusters within each donor and condition, as in the paper."""
+    """Return the clusters of cells, by Leiden clustering of each group on its own.
+
+    A group holds the cells of one donor and condition, as in the PCA++ paper.
+    """
     labels = np.full(len(basis), "0", dtype=object)
     for group in np.unique(groups):
         inside = np.flatnonzero(groups == group)
@@ -217,7 +220,8 @@ def _by_cell_type(
 ) -> dict[str, Any]:
     """Return the share of pairs that join cells of one type, and a table of the types.
 
-    `front` and `back` are the cells that may be paired, `i` and `j` those of the pairs.
+    `front` and `back` are the stimulated and the control cells that may be paired. `i` and `j` are
+    the stimulated and the control cell of each pair.
     """
     pairs = pd.DataFrame({"one": types[i].to_numpy(), "other": types[j].to_numpy()}).dropna()
     same = pairs["one"] == pairs["other"]

@@ -23,7 +23,7 @@ from ._write import Result
 
 Labels: TypeAlias = NDArray[np.str_]
 
-_FEW_CELLS = 10  # with fewer background cells, there is a warning
+_FEW_CELLS = 10  # there is a warning if the background has fewer cells
 _REMEDY = "Leave these genes out with mask_var=, or remove or impute the values first."
 
 
@@ -40,13 +40,16 @@ class ContrastInput:
     selection
         The masks of the foreground and background cells.
     features, gene_names
-        A mask of the genes in use, (n_vars,), or None for an embedding; and the names of all genes.
+        Mask of the genes in use, (n_vars,), which is None for an embedding, and the names of all
+        genes.
     params
         The arguments that chose the input, storable in `.uns`.
     within
-        The donor or batch of every cell, (n_obs,), by name; empty without `within`.
+        Keyword argument for the `transform` of a method: the donor or batch of every cell,
+        (n_obs,). Empty if the contrast is not within donors.
     strata
-        The donors of the cells of both sets, as the core's `fit` takes them.
+        Keyword arguments for the `fit` of a method: the donor or batch of every foreground cell
+        and of every background cell. Empty if the contrast is not within donors.
     """
 
     matrix: Rows
@@ -113,7 +116,7 @@ class ContrastInput:
         entry = dict(entry) | self.sizes
         for name in ("foreground_variance", "background_variance"):
             entry[name] = getattr(model, f"{name}_")
-        if self.within:  # the scores of new cells are centred by those of group means
+        if self.within:  # `tl.project` subtracts the scores of the group means
             entry["within_groups"] = model.within_labels_
             entry["within_scores"] = (model.within_means_ - model.mean_) @ model.projection_
         slots: dict[str, dict[str, Any]] = {"obsm": {keys.obsm: self.embed(model)}}
@@ -147,10 +150,11 @@ def contrast_input(
     missing: bool = False,
     counts: bool = False,
 ) -> ContrastInput:
-    """Read the selected cells and genes, and check them. Data in memory must not contain NaN.
+    """Read the selected cells and genes, and check them.
 
-    If values may be `missing`, NaN is accepted in matrices that can hold missing values. Warns if
-    the values of genes are not logarithms of counts, unless `counts` are wanted.
+    Data in memory must not contain NaN, unless `missing` is True and the matrix can hold missing
+    values. If the values of genes are not logarithms of counts, there is a warning, unless `counts`
+    is True.
     """
     matrix, features, params = read_matrix(
         adata, layer=layer, mask_var=mask_var, n_comps=n_comps, obsm=obsm, missing=missing
@@ -191,10 +195,12 @@ def contrast_input(
 
 
 def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selection) -> None:
-    """Refuse donors that are on one side only, because centring them would remove the effect.
+    """Check that donors have cells both in the background and outside of it.
 
-    The check applies if background cells are in the foreground too. Otherwise the difference
-    between the two sets has no part in the contrast, and each set may have its own donors.
+    Centring a donor with cells on one side only removes its effect. There is a warning if some
+    donors are of this kind, and ValueError if all are. Nothing is checked if the background cells
+    are not in the foreground: the difference between the two sets then has no part in the contrast,
+    and each set may have its own donors.
     """
     front, back = selection.foreground & ~selection.background, selection.background
     if not front.any() or not (selection.foreground & back).any():
@@ -222,7 +228,7 @@ def _read_other(
     features: BoolArray | None,
     missing: bool,
 ) -> Rows:
-    """Return the cells of another AnnData that are the background."""
+    """Return the background cells, which are all cells of another AnnData."""
     if other.n_obs < 2:
         raise ValueError(f"background has {other.n_obs} cell(s); a covariance needs at least 2.")
     if features is None:
@@ -280,7 +286,10 @@ def read_matrix(
 def whole_matrix(
     adata: AnnData, layer: str | None, *, owner: str = "adata", missing: bool = False
 ) -> Rows:
-    """Return all cells and genes of `.X` or a layer; errors call the AnnData `owner`."""
+    """Return all cells and genes of `.X` or of a layer.
+
+    Error messages refer to the AnnData as `owner`.
+    """
     if layer is not None and not is_among(layer, adata.layers):
         raise ValueError(
             f"layer: {owner}.layers has no {shown(layer)}. "
@@ -294,7 +303,7 @@ def whole_matrix(
 
 
 def embedding(adata: AnnData, obsm: str, *, owner: str = "adata", missing: bool = False) -> Rows:
-    """Return an entry of `.obsm`; errors call the AnnData `owner`."""
+    """Return an entry of `.obsm`; error messages refer to the AnnData as `owner`."""
     if not is_among(obsm, adata.obsm):
         raise ValueError(f"{owner}.obsm has no {shown(obsm)}; it has {listed(list(adata.obsm))}.")
     rows = rows_of(adata.obsm[obsm], f"{owner}.obsm[{obsm!r}]", missing=missing)
@@ -309,7 +318,10 @@ def embedding(adata: AnnData, obsm: str, *, owner: str = "adata", missing: bool 
 def centred(
     values: NDArray[Any], labels: NDArray[np.str_], by: BoolArray | slice = slice(None)
 ) -> NDArray[np.floating]:
-    """Subtract each label's mean from its rows; the mean is over the rows in `by`, if given."""
+    """Subtract from each row the mean of the rows with the same label.
+
+    If `by` is given, only the rows in `by` are used to compute the means.
+    """
     found: NDArray[Any] = values.astype(np.float32 if values.dtype == np.float32 else np.float64)
     known = np.zeros(len(values), dtype=bool)
     known[by] = True

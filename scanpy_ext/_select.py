@@ -51,7 +51,7 @@ def cells(
     foreground: Mask | None,
     background: Mask | AnnData | None,
 ) -> Selection:
-    """Return the foreground and background cells, by a column and its levels or by two masks."""
+    """Return the foreground and background cells, chosen by levels of a column or by masks."""
     if foreground is None and background is None:
         return _by_level(adata, groupby, reference, groups)
     by_level = {"groupby": groupby, "reference": reference, "groups": groups}
@@ -64,7 +64,7 @@ def cells(
 
 
 def genes(adata: AnnData, mask_var: Mask | Default | None) -> tuple[BoolArray, str | None]:
-    """Return the mask of the genes in use, and the name of its column if it is a column."""
+    """Return the mask of the genes in use, and the name of the column that holds it, or None."""
     if mask_var is DEFAULT:
         mask_var = "highly_variable" if "highly_variable" in adata.var.columns else None
     if mask_var is None:
@@ -76,7 +76,10 @@ def genes(adata: AnnData, mask_var: Mask | Default | None) -> tuple[BoolArray, s
 def boolean_mask(
     adata: AnnData, mask: Mask, *, axis: Literal["obs", "var"], argument: str
 ) -> BoolArray:
-    """Return a mask, or the boolean column that it names, as an array with at least one True."""
+    """Return a boolean array, from values or from the name of a column of `.obs` or `.var`.
+
+    ValueError is raised if no value is True.
+    """
     frame: pd.DataFrame = getattr(adata, axis)
     if isinstance(mask, str):
         what = f"{argument}: adata.{axis}[{mask!r}]"
@@ -100,7 +103,7 @@ def boolean_mask(
                 "order and with that index, or as an array."
             )
         values = pd.Series(mask)
-    truths = values.convert_dtypes()  # concatenating several AnnData leaves columns of objects
+    truths = values.convert_dtypes()  # anndata.concat can make boolean columns object columns
     if truths.dtype != "boolean":
         raise TypeError(
             f"{what} has dtype {values.dtype}, but a mask must be boolean. "
@@ -117,7 +120,8 @@ def column(
 ) -> pd.Series[Any]:
     """Return the levels of a column of `adata.obs` as text, None where there is no value.
 
-    Refuses `nan_texts`, the texts that missing values turn into.
+    ValueError is raised if a value is one of `nan_texts`, into which `astype(str)` turns missing
+    values.
     """
     if not is_among(name, adata.obs.columns):
         raise ValueError(
@@ -153,7 +157,8 @@ def in_memory(frame: Any, name: str) -> pd.Series[Any]:
 def donor_column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
     """Return the donor, animal or batch of each cell as text, None where there is no value.
 
-    Refuses the text "None", which is not a donor's name, and warns if every cell is its own donor.
+    ValueError is raised if a value is the text "None" or another text of missing values. There is a
+    warning if each cell has a level of its own, because the column is then not one of donors.
     """
     labels = column(adata, name, argument, nan_texts=(*_NAN_TEXTS, "None"))
     n_levels, n_cells = labels.nunique(), int(labels.notna().sum())
@@ -168,7 +173,10 @@ def donor_column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
 def known_labels(
     adata: AnnData, name: str, argument: str, used: BoolArray | slice = slice(None)
 ) -> NDArray[np.str_]:
-    """Return the donor or batch of every cell, or of those in use, as text."""
+    """Return the donor or batch of every cell in `used`, as text.
+
+    ValueError is raised if a cell has none.
+    """
     labels = np.asarray(donor_column(adata, name, argument), dtype=object)[used]
     missing = int(sum(label is None for label in labels))
     if missing:
@@ -181,7 +189,7 @@ def known_labels(
 
 
 def check_donor(donor: object, groupby: object, name: str = "donor") -> None:
-    """Raise ValueError if the donors are the conditions."""
+    """Raise ValueError if the same column holds the donors and the conditions."""
     if isinstance(donor, str) and isinstance(groupby, str) and donor == groupby:
         raise ValueError(
             f"{name} and groupby are both {donor!r}: {name}= is the column of the animals, "

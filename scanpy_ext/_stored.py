@@ -73,10 +73,10 @@ def fit_table(
     used
         The genes in use.
     filters
-        (n_features, n_comps): scores of a cell are `(x - mean) @ filters`. None if the scores are
-        not a linear function of its values.
+        Filters, (n_features, n_comps). The scores of a cell x are `(x - mean) @ filters`. None if
+        the scores are not a linear function of x.
     **vectors
-        Arrays with a value for each gene in use, (n_features,), such as `mean`.
+        Further columns of the table, such as `mean`: a value for each gene in use, (n_features,).
     """
     columns = {name: values for name, values in vectors.items() if values is not None}
     if filters is not None:
@@ -118,14 +118,14 @@ class Fitted:
         return dict(self.result["params"])
 
     def vector(self, name: str) -> Floats:
-        """Return a value for each feature."""
+        """Return a column of the table, (n_features,)."""
         return np.asarray(self.table[name], dtype=np.float64)
 
     @property
     def filters(self) -> Floats:
         """Return the filters that give scores, (n_features, n_comps).
 
-        Raises ValueError if scores are not linear.
+        Raises ValueError if scores are not a linear function of the values.
         """
         columns = [name for name in self.table if str(name).startswith("filter_")]
         if not columns:
@@ -138,10 +138,11 @@ class Fitted:
         return np.asarray(self.table[columns], dtype=np.float64)
 
     def centres(self, adata: AnnData, scores: NDArray[np.floating], name: str = "adata") -> Any:
-        """Return the centres to subtract from scores of cells: 0, unless the fit was within donors.
+        """Return the values to subtract from the scores of cells.
 
-        After a fit within donors they are the mean scores of the cells' donors in the fit, (n_obs,
-        n_comps). For a donor that was not in the fit, it is the mean score of its cells here.
+        The value is 0, unless the fit was within donors. After a fit within donors, the values have
+        shape (n_obs, n_comps): each cell has the mean score that its donor had in the fit. If the
+        donor was not in the fit, the mean of `scores` over its cells is used instead.
         """
         if "within" not in self.params:
             return 0.0
@@ -156,10 +157,11 @@ class Fitted:
         return found
 
     def projector(self) -> LinearMap:
-        """Return the projector on the span of the loadings along the null space of the filters.
+        """Return the linear map from cells to scores and back to genes.
 
-        Raises ValueError if the result has no components of genes or no mean of the background, or
-        if scores are not linear.
+        Both steps together project cells onto the span of the loadings, along the null space of the
+        filters. Raises ValueError if the result has no components of genes or no mean of the
+        background, or if scores are not a linear function of the values.
         """
         filters = self.filters
         if self.genes is None or "background_mean" not in self.table:
@@ -179,7 +181,7 @@ class Fitted:
 def restore(adata: AnnData, key: str, name: str = "adata") -> Fitted:
     """Return the result of a linear method, for all the genes that the fit used.
 
-    Its tables in `.varm` stay aligned with the genes if genes are selected or reordered.
+    The tables of a result are in `.varm`, so they stay aligned with genes that are reordered.
 
     Raises
     ------

@@ -26,20 +26,20 @@ def first_values(rows: Rows) -> NDArray[Any]:
 
 
 def warn_of_counts(rows: Rows) -> None:
-    """Warn if the values are whole numbers, as counts are and their logarithms are not."""
+    """Warn if all values are whole numbers, because they are then counts, not logarithms."""
     if found := _counts_fault(first_values(rows)):
         warn(found)
 
 
 def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
-    """Warn if values are not logarithms of counts, or if sets were normalised differently.
+    """Warn if values are not logarithms of counts, or if two sets were normalised differently.
 
     Parameters
     ----------
     rows
         All cells and the genes in use. Data that are not in memory are not checked.
     other
-        The cells of another AnnData that are the background.
+        The background cells, if they are the cells of another AnnData.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
 
 
 def fault(rows: Rows) -> str | None:
-    """Return a message if the first cells hold counts, scaled values or values not logged."""
+    """Return a message if the first cells hold counts, scaled values, or no logarithms."""
     values = first_values(rows)
     if found := _counts_fault(values):
         return found
@@ -91,7 +91,7 @@ def are_same_values(rows: Rows, other: Rows) -> bool:
 
 
 def warn_of_other_scale(one: float, other: float, name: str, other_name: str) -> None:
-    """Warn if the mean values of two sets without negative values are far apart."""
+    """Warn if two positive mean values differ by more than the factor `_APART`."""
     if one > 0 and other > 0 and not 1 / _APART < one / other < _APART:
         warn(
             f"values of {name} are {one:.3g} on average and those of {other_name} {other:.3g}: "
@@ -115,7 +115,10 @@ def _counts_fault(values: NDArray[Any]) -> str | None:
 
 
 def _is_standardised(rows: Rows, values: NDArray[Any]) -> bool:
-    """Return whether most genes have mean 0 and variance 1; some values may have been capped."""
+    """Return whether genes have mean 0 and variance 1, as after `sc.pp.scale`.
+
+    The median over the first genes decides, because capped values change the variance of some.
+    """
     if not values.size or values.min() >= 0:
         return False
     table = rows.columns(slice(_FIRST_GENES)).load(check=False).astype(np.float64)

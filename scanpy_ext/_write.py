@@ -16,7 +16,9 @@ from ._arguments import check_anndata, is_among
 from ._logging import log_written
 
 _DEFAULT_NAME = re.compile(rf"(X|PCs)_({'|'.join(_keys.METHODS)})(_.*)?")
-_OWN = "slots"  # key in entries of `.uns` from this package, with the names written elsewhere
+# This key marks the entries of `.uns` that this package wrote. It holds the names that were written
+# into other slots together with the entry.
+_OWN = "slots"
 
 
 class Result(NamedTuple):
@@ -31,7 +33,7 @@ class Result(NamedTuple):
     slots
         Arrays or tables by slot ("obs", "obsm", "varm", "var", "obsp", "layers") and name.
     adds
-        Whether the entry and slots that earlier calls wrote under this key are kept beside it.
+        Whether to keep what earlier calls wrote under this key. If False, it is removed.
     """
 
     key: str
@@ -63,7 +65,7 @@ def write(adata: AnnData, *results: Result, copy: bool) -> AnnData | None:
                     if name in getattr(target, slot):
                         del getattr(target, slot)[name]
             before, written = {}, {}
-        # Slots are looked up again each time, because the first entry makes a view a new object.
+        # Slots are looked up again each time, because the first write turns a view into an AnnData.
         for slot, entries in result.slots.items():
             for name, values in entries.items():
                 getattr(target, slot)[name] = values
@@ -77,8 +79,8 @@ def write(adata: AnnData, *results: Result, copy: bool) -> AnnData | None:
 def check_free(adata: AnnData, copy: bool, key: str, slots: Mapping[str, Any]) -> None:
     """Check that a result can be written into an AnnData, in place or into a copy.
 
-    The default names of a method, such as `X_cpca`, may always be replaced: they can be left
-    without an entry in `.uns`, because `anndata.concat` drops `.uns`.
+    Entries of `.obsm` and `.varm` with the default name of a method, such as `X_cpca`, may always
+    be replaced. They are not always listed in `.uns`, because `anndata.concat` drops `.uns`.
 
     Raises
     ------
@@ -118,9 +120,9 @@ def check_free(adata: AnnData, copy: bool, key: str, slots: Mapping[str, Any]) -
 
 
 def reserve(adata: AnnData, copy: bool, method: str, key_added: str | None) -> _keys.Keys:
-    """Return the slots of a method's result, checked before anything is computed.
+    """Return the slots of a method's result after checking that they can be written.
 
-    Raises errors as `check_free` does, and ValueError if `key_added` is not a valid name.
+    The errors are those of `check_free`, and ValueError if `key_added` is not a valid name.
     """
     keys = _keys.new_keys(method, key_added)
     check_free(adata, copy, keys.uns, {"obsm": [keys.obsm], "varm": [keys.varm, keys.fit]})

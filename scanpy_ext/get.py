@@ -20,37 +20,39 @@ __all__ = ["contrasts", "loadings", "mixing_report", "top_genes"]
 
 
 def contrasts(adata: AnnData, *, key: str = "contrasts") -> pd.DataFrame:
-    """Return which levels respond, and by which genes: the table of `scanpy_ext.tl.contrasts`.
+    """Return the table of `scanpy_ext.tl.contrasts`: which levels respond, and in which genes.
 
     Parameters
     ----------
     adata
         Annotated data matrix on which `scanpy_ext.tl.contrasts` was run.
     key
-        Name of the result in `.uns`: `contrasts`, or the `key_added` of the call.
+        Name of the result in `.uns`: `contrasts`, or the `key_added` that was given.
 
     Returns
     -------
-    A DataFrame with a row for each level, in this order: levels whose interval is above 1 and whose
-    adjusted p-value is at most 0.05 (over cells if there are no donors), other levels, and levels
-    that could not be compared. Within each of these parts the ratio descends. The index holds the
-    names of the levels. The columns are:
+    A DataFrame with a row for each level. Levels with evidence of a response come first: their
+    interval is above 1, and their adjusted p-value is at most 0.05. (Without donors, p-values over
+    cells are used to sort the table.) Other levels follow, and levels that could not be compared
+    come last. Each of these three parts is sorted by decreasing ratio. The index holds the names of
+    the levels. The columns are:
 
     `n_foreground`, `n_background`
         Number of cells of the condition and of the reference.
     `n_foreground_donors`, `n_background_donors`
-        Number of their donors; 0 if no donors were given.
+        Number of donors of the condition and of the reference; 0 if no donors were given.
     `ratio`
-        Cross-fitted foreground : background ratio: the mean squared distance from the reference's
-        mean, along the direction of the level, relative to that of the reference cells. It is
-        1 plus the square of the difference of the two means, measured in standard deviations of the
-        reference on cells that had no part in choosing the direction. If the difference is
-        negative on these cells, it is 1 minus the square. Without a response it is about 1.
+        Cross-fitted ratio of foreground to background: the mean squared distance of the condition's
+        cells from the mean of the reference, along the direction of the level, relative to the mean
+        squared distance of the reference cells. It is `1 + d ** 2`, where d is the difference of
+        the two means in standard deviations of the reference. The difference is measured on cells
+        that had no part in choosing the direction. If d is negative, the ratio is `1 - d ** 2`.
+        Without a response the ratio is about 1.
     `ratio_low`, `ratio_high`
         The ends of the ratio's 95% interval. The column `interval` says whether it is an interval
         over donors or, exploratory, over cells.
     `p_value`, `p_adjusted`
-        The one-sided p-value over donors, and the same adjusted for the number of levels
+        The one-sided p-value over donors, and the p-value after adjustment for the number of levels
         (Benjamini-Hochberg). Both are NaN without donors.
     `top_genes`
         The ten genes with the largest loadings, each with its stability in parentheses.
@@ -95,13 +97,15 @@ def loadings(
     adata
         Annotated data matrix on which a method of `scanpy_ext.tl` was run.
     key
-        Name of the result in `.uns`: the method's, or the `key_added` that was given.
+        Name of the result in `.uns`: the name of the method, or the `key_added` that was given.
     level
-        The set of loadings, for a result that has several: the number of the representative of
-        `scanpy_ext.tl.cpca_path` (from 0), or `"shared"` for `scanpy_ext.tl.clvm`.
+        The set of loadings to return, if the result has several sets. For
+        `scanpy_ext.tl.cpca_path`, give the number of the representative, counted from 0. For
+        `scanpy_ext.tl.clvm`, `"shared"` gives the shared loadings; by default, the salient loadings
+        are returned.
     tidy
-        Return a row for each gene and component, with the columns `gene`, `component` and
-        `loading`.
+        Whether to return the table in long form, with a row for each gene and component and the
+        columns `gene`, `component` and `loading`.
 
     Returns
     -------
@@ -158,8 +162,8 @@ def top_genes(
 
     cPCA, cPCA* and PCPCA keep and sharpen the difference between conditions: these are the genes
     that differ. Genes with positive loadings are higher in the cells with positive scores, and
-    genes with negative loadings in those with negative scores. Which of the two ends is the
-    positive one has no meaning.
+    genes with negative loadings are higher in the cells with negative scores. The sign of a whole
+    component has no meaning.
 
     Parameters
     ----------
@@ -171,7 +175,7 @@ def top_genes(
         Number of genes of each component, or `None` for all. Genes with a loading of zero are left
         out.
     key, level
-        The result, and the set of its loadings, as in `scanpy_ext.get.loadings`.
+        The name of the result and the set of its loadings, as in `scanpy_ext.get.loadings`.
 
     Returns
     -------
@@ -179,11 +183,12 @@ def top_genes(
     the gene names. The columns are:
 
     `component`
-        The number of the component, only with `component=None`. The components follow one another.
+        The number of the component. This column exists only with `component=None`, and the table is
+        sorted by it first.
     `loading`
         The loading, with its sign.
     `weight`
-        The squared loading, relative to the largest.
+        The squared loading, divided by the largest squared loading of the component.
     `rank`
         Rank among the genes with a loading of the same sign, from 1.
 
@@ -226,9 +231,9 @@ def _top(loading: pd.Series[Any], n: int | None) -> pd.DataFrame:
 
 
 def _sets(adata: AnnData, keys: _keys.Keys, result: Mapping[str, Any]) -> dict[str | None, Any]:
-    """Return every set of loadings by its level, with None for a set that is missing.
+    """Return a dictionary from the level of each set of loadings to the set.
 
-    If a result has one set only, its level is None.
+    The level of the main set of a result is None. The value is None if a set is missing.
     """
     stored = result.get("loadings")  # present only for the dimensions of an embedding
     if "representatives" in result:

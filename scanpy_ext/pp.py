@@ -1,4 +1,4 @@
-"""Preparation of the data: checks of the design, choice of genes, and positive pairs of cells."""
+"""Preprocessing: check the design, choose genes, and find positive pairs of cells."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._docs import documented
 
 __all__ = ["contrast_check", "genes_by_variance", "match_pairs"]
 
-_LOST = 0.3  # share of the genes of largest variance; if more are missing, there is a warning
+_LOST = 0.3  # largest share of the chosen genes that `highly_variable` may lack without a warning
 
 
 @documented
@@ -29,12 +29,12 @@ def genes_by_variance(
     key_added: str = "most_variable",
     copy: bool = False,
 ) -> AnnData | None:
-    """Mark the genes of largest plain variance, for `mask_var=`.
+    """Mark the genes with the largest variance, so that `mask_var=` can select them.
 
     `sc.pp.highly_variable_genes` chooses genes that vary more than other genes of the same mean. It
     favours genes of rare cell types, and leaves out many strongly expressed genes that respond to a
-    condition in every cell. PCA and cPCA weigh genes by their plain variance instead, and this
-    function chooses genes by the same measure.
+    condition in every cell. In PCA and cPCA, the influence of a gene depends on its variance
+    without correction for the mean. This function chooses genes by the same measure.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ def genes_by_variance(
     n_top_genes
         Number of genes. Genes that do not vary are never chosen.
     cells
-        Cells in which the variance is computed: a mask of shape `(n_obs,)`, or the name of a
-        boolean column of `adata.obs`. By default all cells. Include both sides of the contrast:
-        genes that are chosen on one side only favour that side.
+        Cells from which the variance is computed: a mask of shape `(n_obs,)`, or the name of a
+        boolean column of `adata.obs`. By default all cells. Include both sides of the contrast,
+        because genes that are chosen on one side only favour that side.
     layer
         Use `adata.layers[layer]` instead of `adata.X`.
     key_added
@@ -97,7 +97,8 @@ def genes_by_variance(
     if rows.in_memory:
         rows.check()
         _values.warn_of_values(rows)
-    moments = cast("FeatureMoments", split_feature_moments(rows, [mask])[0])  # some cells are in it
+    # The mask is not empty, so there are moments.
+    moments = cast("FeatureMoments", split_feature_moments(rows, [mask])[0])
     variance = moments.variance
     order = np.argsort(-variance, kind="stable")[:n_top_genes]
     order = order[moments.varies[order]]
@@ -142,11 +143,11 @@ def match_pairs(
     """Pair each donor's stimulated cells with control cells of the same kind.
 
     A cell is destroyed when it is measured, so no cell is seen under both conditions. Pairs of
-    similar cells replace the missing measurements. Genes are scaled to unit variance, and values
-    are capped 10 standard deviations above the mean. Then the mean of each donor and condition is
-    subtracted, and within each donor, mutual nearest neighbours in one PCA of all cells are paired.
-    Cell types are not used for pairing. `scanpy_ext.tl.pca_pp` and `tl.pca_plus` are fitted on the
-    pairs.
+    similar cells replace the missing measurements. First, genes are scaled to unit variance.
+    Values are capped 10 standard deviations above the mean. Then the mean of each donor and
+    condition is subtracted. One PCA of all cells then gives the coordinates in which cells are compared. Two
+    cells of the same donor are paired if they are mutual nearest neighbours. Cell types are not
+    used for pairing. `scanpy_ext.tl.pca_pp` and `scanpy_ext.tl.pca_plus` are fitted to the pairs.
 
     Parameters
     ----------
@@ -154,7 +155,8 @@ def match_pairs(
         Annotated data matrix of shape `(n_obs, n_vars)`: log-normalised counts.
     {PAIRING}
     cell_type
-        Column of `adata.obs` with cell types, only to report how many pairs join one type.
+        Column of `adata.obs` with cell types. It is used only to report how many pairs join cells
+        of the same type.
     method
         `"neighbors"` pairs neighbours among all cells of a donor. `"clusters"` pairs neighbours
         within matched clusters, as in the PCA++ paper [1]_. Clusters are matched one to one within
@@ -194,7 +196,7 @@ def match_pairs(
     `.uns['pairs' | key_added]['coverage_stimulated' | 'coverage_control']` : `float`
         Fraction of the cells that are in a pair.
     `.uns['pairs' | key_added]['same_cell_type']` : `float`
-        With `cell_type`: fraction of the pairs that join cells of one type.
+        With `cell_type`: fraction of the pairs that join cells of the same type.
     `.uns['pairs' | key_added]['median_distance']` : `float`
         Median distance of the pairs.
     `.uns['pairs' | key_added]['n_without_donor']` : `int`
@@ -202,9 +204,9 @@ def match_pairs(
     `.uns['pairs' | key_added]['donors']` : `DataFrame`
         Numbers of cells and pairs, coverage and median distance of each donor.
     `.uns['pairs' | key_added]['cell_types']` : `DataFrame`
-        With `cell_type`: numbers of cells and of paired cells of each type, and `same_cell_type`,
-        the fraction of control partners of the same type among all partners of its stimulated
-        cells.
+        With `cell_type`: numbers of cells and of paired cells of each type. The column
+        `same_cell_type` is the fraction of the pairs of the type's stimulated cells whose control
+        cell has the same type.
     `.uns['pairs' | key_added]['params']` : `dict`
         The arguments that were given.
 

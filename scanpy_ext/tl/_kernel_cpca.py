@@ -54,12 +54,13 @@ def kernel_cpca(
         Contrast strength: a number from 0 to infinity, or `"auto"`; see
         `contrast_core.KernelCPCA`.
     kernel
-        A kernel of scikit-learn's `pairwise_kernels`, or a callable of two rows. Distances in
-        thousands of genes are hardly informative, so `obsm="X_pca"` is often the better input.
+        Name of a kernel of scikit-learn's `pairwise_kernels`, or a callable of two rows. Distances
+        in thousands of genes are hardly informative, so `obsm="X_pca"` is often the better input.
     kernel_gamma
-        Coefficient of the kernel. By default, it is 1 / (number of genes or dimensions * their mean
-        variance over the foreground and background cells), similar to `gamma="scale"` in
-        scikit-learn's `SVC`. For the chi2 kernels, the default is 1.
+        Coefficient of the kernel. The default is 1 / (number of features * mean variance), similar
+        to `gamma="scale"` in scikit-learn's `SVC`. The features are the genes in use or the
+        dimensions of `obsm`, and their variance is taken over the foreground and background cells.
+        For the chi2 kernels, the default is 1.
     {DATA}
     {OBSM}
     key_added
@@ -131,7 +132,7 @@ def kernel_cpca(
 
 
 def _scale(foreground: Any, background: Any) -> float:
-    """Return 1 over the total variance of both sets, each of which is centred by its own mean."""
+    """Return 1 divided by the total variance of both sets, each centred by its own mean."""
     moments = [FeatureMoments.from_data(rows) for rows in (foreground, background)]
     total = sum(float(of_set.squares.sum()) for of_set in moments)
     return sum(of_set.n_samples for of_set in moments) / total if total > 0 else 1.0

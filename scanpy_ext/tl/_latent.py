@@ -38,18 +38,18 @@ def clvm(
     copy: bool = False,
     model_kwargs: Mapping[str, Any] | None = None,
 ) -> AnnData | None:
-    """Contrastive latent variable model: variation of both sets, and of the foreground alone.
+    """Contrastive latent variable model: separate shared variation from the foreground's own.
 
     Foreground cells are modelled as `x = S z + W t + mean + noise`, background cells without the
     term `W t`. The shared latent variables z explain what varies in both sets. The salient latent
     variables t explain what varies in the foreground only, so they keep and sharpen the difference
-    between conditions. S, W and the noise variance maximise the likelihood of all these cells [1]_;
-    there is no contrast strength to choose. All cells of `adata` are embedded as posterior means of
+    between conditions. S, W and the noise variance maximise the likelihood of all these cells [1]_.
+    There is no contrast strength to choose. All cells of `adata` are embedded as posterior means of
     t and of z, even cells in neither set. Cells in both sets, such as the reference cells by
     default, count in both.
 
-    Values may be missing, as NaN in a dense layer. The likelihood is then that of each cell's
-    observed values.
+    Values may be missing, as NaN in a dense layer. The likelihood is then computed from the
+    observed values of each cell.
 
     Parameters
     ----------
@@ -63,19 +63,20 @@ def clvm(
         Number of shared latent dimensions. Variation of the background beyond them counts as noise.
     noise
         `"normal"` for log-normalised counts, or `"counts"` for raw counts in `layer`. Raw counts
-        have a negative binomial distribution, with each cell's total over the genes in use as its
-        size. Loadings and means are then those of the logarithms of the rates, and the fit is
-        variational, which needs torch.
+        are modelled by a negative binomial distribution. The size factor of a cell is its total
+        count over the genes in use. Loadings and means then refer to the logarithms of the rates,
+        and the fit is variational, which needs torch.
     {DATA}
     key_added
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_clvm`, `PCs_clvm` and
         `clvm`.
     {COPY}
     model_kwargs
-        Further parameters of `contrast_core.CLVM`, such as `{"robust": "entries"}` or `"rows"` if
-        single values or whole cells are wrong, `{"sparsity": "auto"}` for loadings of few genes,
-        `{"inference": "vi"}` for robust fits to data larger than memory, `"n_init"`, `"max_iter"`,
-        `"device"`, `"progress"` and `"random_state"` (0 by default).
+        Further parameters of `contrast_core.CLVM`. Give `{"robust": "entries"}` if single values
+        may be wrong, or `{"robust": "rows"}` if whole cells may be. `{"sparsity": "auto"}` gives
+        loadings of few genes, and `{"inference": "vi"}` allows robust fits to data larger than
+        memory. Others are `"n_init"`, `"max_iter"`, `"device"`, `"progress"` and `"random_state"`
+        (0 by default).
 
     Returns
     -------
@@ -86,15 +87,16 @@ def clvm(
     `.obsm['X_clvm_shared' | key_added + '_shared']` : `ndarray` (shape `(n_obs, n_shared)`)
         Posterior means of the shared latent variables. Every cell is treated as a foreground cell.
     `.varm['PCs_clvm' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
-        The salient loadings W: orthogonal columns, zero for genes outside `mask_var` and for those
-        that `sparsity` leaves out.
+        The salient loadings W, with orthogonal columns. Genes outside `mask_var` and genes that
+        `sparsity` leaves out have zeros.
     `.varm['PCs_clvm_shared' | key_added + '_shared']` : `ndarray` (shape `(n_vars, n_shared)`)
         The shared loadings S, with zeros for the same genes.
     `.uns['clvm' | key_added]['noise_variance']` : `float`
-        Variance of the noise. With counts, the table of the fit has a column `dispersion` instead.
+        Variance of the noise. For counts there is no such value: the table of the fit has a column
+        `dispersion` instead.
     `.uns['clvm' | key_added]['log_likelihoods' | 'elbo']` : `ndarray`
-        Log-likelihood at the start and after each step of the fit. For a variational fit, the lower
-        bound (`elbo`) at the start, after each pass and at the end.
+        Log-likelihood at the start and after each step of the fit. A variational fit has its lower
+        bound (`elbo`) at the start, after each pass over the cells and at the end instead.
     `.uns['clvm' | key_added]['converged']` : `bool`
         Whether the fit has converged.
     {KEPT}
@@ -105,8 +107,9 @@ def clvm(
     Raises
     ------
     {RAISES}
-        Here NaN is a missing value, except in sparse matrices and in backed or dask-backed data.
-        With `within` no value may be missing, and the fit can be neither robust nor variational.
+        NaN is allowed here as a missing value, except in sparse matrices and in backed or
+        dask-backed data. With `within` no value may be missing, and the fit can be neither robust
+        nor variational.
 
     Notes
     -----
@@ -184,12 +187,13 @@ def cvae(
     """Contrastive variational autoencoder: shared and salient latent variables of raw counts.
 
     Foreground cells have shared latent variables z and salient latent variables t; background cells
-    have z alone. A network decodes each of the two [1]_ [2]_. Counts are negative binomial, with
-    the cell's sum as its size. The salient latent variables explain what only the foreground has,
-    so they keep the difference between conditions, even one that no linear direction shows. All
-    cells of `adata` are embedded as posterior means of t and of z, even cells in neither set. Cells
-    in both sets, such as the reference cells by default, count in both. Training is random and
-    takes minutes. It needs torch, and reads minibatches of cells also from files or dask.
+    have z alone. One network decodes z, and another one decodes t [1]_ [2]_. Counts are modelled
+    by a negative binomial distribution, and the size factor of a cell is its total count. The
+    salient latent variables explain what only the foreground has, so they keep the difference
+    between conditions, even if no linear direction shows it. All cells of `adata` are embedded as
+    posterior means of t and of z, even cells in neither set. Cells in both sets, such as the
+    reference cells by default, count in both. Training is random, takes minutes and needs torch.
+    Minibatches of cells can be read from files and dask arrays too.
 
     Parameters
     ----------
@@ -204,16 +208,17 @@ def cvae(
         `"counts"` for raw counts, or `"normal"` for log-normalised values with the same noise
         variance in all genes.
     model_file
-        File to save the trained model in. `contrast_core.load` reads it, to embed, denoise or
-        generate cells, or to continue training. It holds weights and numbers, but no code.
+        File to save the trained model in. `contrast_core.load` reads the file, so that the model
+        can embed, denoise or generate cells, or be trained further. The file holds weights and
+        numbers, but no code.
     {DATA}
     key_added
         Name of the results in `.obsm` and `.uns`, instead of `X_cvae` and `cvae`.
     {COPY}
     model_kwargs
         Further parameters of `contrast_core.CVAE`, such as `"max_iter"` (20 to 400 by default,
-        fewer for more cells), `"device"` (such as `"cuda"`), `"batch_size"` and
-        `"random_state"` (0 by default; the same seed gives the same numbers on the same processor).
+        fewer for more cells), `"device"` (such as `"cuda"`), `"batch_size"` and `"random_state"`
+        (0 by default). The same seed gives the same numbers on the same processor.
 
     Returns
     -------
@@ -224,13 +229,14 @@ def cvae(
     `.obsm['X_cvae_shared' | key_added + '_shared']` : `ndarray` (shape `(n_obs, n_shared)`)
         Posterior means of the shared latent variables.
     `.uns['cvae' | key_added]['training_loss' | 'held_out_loss']` : `ndarray` (shape `(n_epochs,)`)
-        Minus the evidence lower bound per cell: of the training cells in each epoch, and of the
-        held-out cells after it. `scanpy_ext.pl.cvae` plots both.
+        Negative evidence lower bound per cell. The training loss is measured on the training cells
+        during each epoch, and the held-out loss on the held-out cells after each epoch.
+        `scanpy_ext.pl.cvae` plots both.
     `.uns['cvae' | key_added]['best_epoch']` : `int`
         The epoch whose weights are kept.
     `.uns['cvae' | key_added]['converged']` : `bool`
-        Whether the training ended before `max_iter`, because the likelihood of the held-out tenth
-        of the cells no longer rose.
+        Whether the training ended before `max_iter`, because the likelihood of the held-out cells
+        (a tenth of all) no longer rose.
     `.uns['cvae' | key_added]['n_foreground' | 'n_background']` : `int`
         Number of cells.
     `.uns['cvae' | key_added]['params']` : `dict`
@@ -239,8 +245,8 @@ def cvae(
     Raises
     ------
     {RAISES}
-        ValueError also if values are not counts, or if the loss is NaN or infinite in the first
-        epoch.
+        ValueError is also raised if values are not counts, or if the loss is NaN or infinite in the
+        first epoch.
     ImportError
         If torch is not installed.
 
@@ -248,8 +254,7 @@ def cvae(
     -----
     Give raw counts, for example `layer="counts"` if `.X` is log-normalised. Donors and batches are
     not modelled: differences between donors of the foreground and donors of the background are part
-    of the contrast.
-    If anything fails, `adata` is left untouched.
+    of the contrast. If anything fails, `adata` is left untouched.
 
     References
     ----------
@@ -272,7 +277,7 @@ def cvae(
     given: dict[str, Any] = {"random_state": 0}
     given |= model_parameters(CVAE, model_kwargs, "n_salient", "n_shared", "noise")
     if model_file is not None:
-        folder = Path(check_path(model_file)).parent  # refused before the training, not after it
+        folder = Path(check_path(model_file)).parent  # checked before the training starts
         if not folder.is_dir():
             raise ValueError(f"model_file={str(model_file)!r}: no folder {str(folder)!r} exists.")
     selection = cells(adata, groupby, reference, groups, foreground, background)

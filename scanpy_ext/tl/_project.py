@@ -31,21 +31,23 @@ def project(
     """Embed new cells with the components that were fitted to other cells.
 
     cPCA, cPCA*, PCPCA and cLVM show the difference between conditions in new cells too; PCA+ and
-    PCA++ leave it out. The new cells take no part in the fit and are centred by its mean. Genes are
-    matched by name, in any order. After a fit within donors each cell is centred by its donor's
-    mean in the fit, or, for a donor that was not in the fit, by the mean of its new cells.
+    PCA++ leave it out. The new cells take no part in the fit. They are centred by the mean of the
+    fit, and genes are matched by name, in any order. After a fit within donors, each cell is
+    centred by the mean of its donor in the fit. If the donor was not in the fit, the mean of its
+    new cells is used instead.
 
     Parameters
     ----------
     adata_new
-        Annotated data matrix of the new cells, normalised in the same way as those of the fit. It
-        must have all genes with non-zero loadings.
+        Annotated data matrix of the new cells, normalised in the same way as the cells of the fit.
+        It must have all genes with non-zero loadings.
     adata_fitted
         Annotated data matrix on which `scanpy_ext.tl.cpca`, `cpca_star`, `pcpca`, `clvm`,
         `pca_plus` or `pca_pp` was run. Only `.var`, `.varm` and `.uns` are used, so
         `adata_fitted[:0]` is enough.
     key
-        Name of the result in `adata_fitted.uns`: the method's, or the `key_added` that was given.
+        Name of the result in `adata_fitted.uns`: the name of the method, or the `key_added` that was
+        given.
     layer
         The layer of `adata_new` to use, or `None` for `.X`. By default the layer of the fit.
     key_added
@@ -54,19 +56,19 @@ def project(
 
     Returns
     -------
-    `None`, or the updated copy with `copy=True`. Sets this field:
+    `None`, or the updated copy with `copy=True`. Sets these fields:
 
     `.obsm['X_cpca' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
         The scores of the new cells.
     `.uns['project']['X_cpca' | key_added]` : `dict`
-        `key`: the name of the result that the scores were computed with.
+        The entry `key` is the name of the result from which the scores were computed.
 
     Raises
     ------
     ValueError
-        If there is no such result or it has no linear map (a path, a kernel), genes are missing or
-        have the same name, there are NaN or infinite values, or the result would replace an
-        embedding that this package did not write.
+        If there is no such result, or if it has no linear map, as for a path or a kernel; if genes
+        are missing, or several have the same name; if there are NaN or infinite values; or if the
+        result would replace an embedding that this package did not write.
     TypeError
         If the matrix has an unknown type.
 
@@ -86,7 +88,7 @@ def project(
     fitted = _stored.restore(adata_fitted, key, "adata_fitted")
     keys = fitted.keys if key_added is None else _keys.new_keys(key, key_added)
     _write.check_free(adata_new, copy, "project", {"obsm": [keys.obsm]})
-    used = np.flatnonzero(fitted.filters.any(axis=1))  # scores do not depend on other genes
+    used = np.flatnonzero(fitted.filters.any(axis=1))  # the other genes have no part in scores
     linear = LinearMap(mean=fitted.vector("mean")[used], projection=fitted.filters[used])
     if fitted.genes is None:
         obsm = str(fitted.params["obsm"])
@@ -141,7 +143,7 @@ def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
 
 
 def _capped_scores(rows: Any, linear: LinearMap, cap: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return scores of rows whose values are capped for each gene; sparse rows stay sparse."""
+    """Cap the values of each gene, and return the scores of the rows; sparse rows stay sparse."""
     if not sp.issparse(rows):
         return linear.transform(np.minimum(rows, cap))
     rows = rows.copy()

@@ -1,4 +1,4 @@
-"""Find which levels of a column respond to a condition, by which genes, and which cells do."""
+"""Find which levels of a column respond to a condition, and which cells respond."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from .._arguments import listed, storable
 from .._docs import documented
 from .._select import Default, Levels, Mask
 
-_FEWEST = 10  # fewest cells of each side
-_N_TOP = 10  # genes in the table; a stable gene is among this many in the resampled directions
+_FEWEST = 10  # smallest number of cells on each side
+# Number of genes in the table. The stability of a gene is the share of the resampled directions in
+# which the gene is among this many genes.
+_N_TOP = 10
 _LEVEL = 0.05  # adjusted p-value at which a level counts as responding when the table is sorted
 # A row of the table for a level that is not compared.
 _ROW: dict[str, Any] = {
@@ -34,7 +36,7 @@ _ROW: dict[str, Any] = {
 }
 _EFFECT = ("effect", "effect_low", "effect_high")
 _SHARE = ("share", "share_low", "share_high")
-# The end of a row of the table for a condition whose cells could not be compared.
+# Columns of the table of conditions, with the values for a condition that could not be compared.
 _RESPONSE: dict[str, Any] = {
     **dict.fromkeys([*_EFFECT, *_SHARE, "threshold", "reference_called"], np.nan),
     **dict.fromkeys(["top_genes", "reason"], ""),
@@ -56,12 +58,13 @@ def contrasts(
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
-    """Find which levels of a column respond to a condition: cell types, clusters, guides.
+    """Find which levels of a column, such as cell types or guides, respond to a condition.
 
-    For each level the cells of the condition are compared with the reference cells of that level,
-    along the direction that separates the two best [1]_. Directions show the difference between
-    the conditions; no variation is removed. All reported figures are measured on donors that had no
-    part in choosing the direction, so that levels of few cells do not come first by chance.
+    For each level, the cells of the condition are compared with the reference cells of that level,
+    along the direction that separates the two sets best [1]_. Directions show the difference
+    between the conditions; no variation is removed. All reported figures are measured on donors
+    that had no part in choosing the direction, so that levels of few cells do not come first by
+    chance.
 
     Parameters
     ----------
@@ -77,8 +80,8 @@ def contrasts(
     donor
         Column of `adata.obs` with the donor (animal, culture, ...). If donors have cells in both
         conditions, the conditions are compared within each donor. Donors with fewer than ten cells
-        to compare in a level are left out of that level, and named in the table. Without donors
-        the intervals are over cells; they are exploratory and say nothing about other donors.
+        to compare in a level are left out of that level, and named in the table. Without donors,
+        the intervals are over cells. They are then exploratory and say nothing about other donors.
     groups
         The level or levels of `groupby` to compare with the reference, pooled. By default all other
         levels.
@@ -93,16 +96,17 @@ def contrasts(
     `None`, or the updated copy with `copy=True`. Sets these fields:
 
     `.uns['contrasts' | key_added]['table']` : `DataFrame`
-        A row for each level, those with evidence of a response first; see
-        `scanpy_ext.get.contrasts`.
+        A row for each level. Levels with evidence of a response come first. The columns are
+        described in `scanpy_ext.get.contrasts`.
     `.uns['contrasts' | key_added]['levels']` : `ndarray` of `str`
-        The levels that could be compared: the columns of the arrays below.
+        The levels that could be compared, in the order of the columns of the two arrays below.
     `.varm['contrasts' | key_added]` : `ndarray` (shape `(n_vars, n_levels)`)
-        The direction of each level, of unit length: positive for genes that are higher in the
-        condition, zero for genes that do not differ or are not in use.
+        The direction of each level, of unit length. Entries are positive for genes that are higher
+        in the condition, and zero for genes that do not differ or are not in use.
     `.varm['contrasts_stability' | ...]` : `ndarray` (shape `(n_vars, n_levels)`)
-        Share of the directions from resampled donors (or parts of the cells) in which the gene is
-        among the ten with the largest loadings, with the same sign.
+        Stability of each gene. New directions are computed from resampled donors, or from resampled
+        parts of the cells if there are no donors. The stability is the share of these directions in
+        which the gene is among the ten with the largest loadings and has the same sign.
     `.uns['contrasts' | key_added]['params']` : `dict`
         The arguments that were given.
 
@@ -117,8 +121,8 @@ def contrasts(
 
     See Also
     --------
-    response : Which cells responded.
-    cpca : An embedding of the contrast.
+    response : Find which cells responded.
+    cpca : Embed the cells by a contrast.
 
     Notes
     -----
@@ -227,14 +231,13 @@ def response(
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
-    """Find which cells responded: a probability for each cell, and the share of responders.
+    """Find which cells responded to a condition, and estimate the share of responders.
 
-    In a CRISPR or drug experiment some cells escape. The scores show the difference of a cell
-    from the reference cells. For each condition, the cells are scored along the direction that
-    separates them best from the reference cells [1]_. The cell that is scored has no part in
-    choosing the
-    direction. The scores are modelled as a mixture of two components: the distribution of the
-    reference cells, which do not respond by definition, and the same distribution moved by the
+    In a CRISPR or drug experiment, some cells escape the treatment. The scores show the difference
+    of a cell from the reference cells. For each condition, the cells are scored along the direction
+    that separates them best from the reference cells [1]_. The cell that is scored has no part in
+    choosing the direction. The scores are modelled as a mixture of two distributions: that of the
+    reference cells, which by definition do not respond, and the same distribution shifted by the
     response [2]_.
 
     Parameters
@@ -244,17 +247,17 @@ def response(
     groupby
         Column of `adata.obs` with the conditions (targets, drugs).
     reference
-        The level or levels of `groupby` whose cells are the reference, pooled: non-targeting
-        guides, vehicle.
+        The level or levels of `groupby` whose cells are the reference, pooled, such as non-targeting
+        guides or the vehicle.
     groups
         The conditions to test, each on its own. By default all levels but the reference.
     donor
         Column of `adata.obs` with the donor, guide or replicate. The share of responders is also
         estimated for each of its levels.
     within
-        Column of `adata.obs` with the donor or batch within which cells are compared. From each
-        cell the mean of the reference cells of its donor or batch is subtracted, so every donor or
-        batch needs at least ten reference cells. The genes in use are then held in memory as a
+        Column of `adata.obs` with the donor or batch within which cells are compared. The mean of
+        the reference cells of a donor or batch is subtracted from all of its cells, so every donor
+        or batch needs at least ten reference cells. The genes in use are then held in memory as a
         dense array.
     level
         Largest share of the reference cells that may be called responding.
@@ -275,13 +278,16 @@ def response(
         Whether the cell is called responding, because its posterior is above the `threshold` of its
         condition. At most the share `level` of held-out reference cells is above this threshold.
     `.uns['response' | key_added]['conditions']` : `DataFrame`
-        A row for each condition: `n_cells`, `n_reference`, `effect` (difference of the mean
-        held-out scores, in standard deviations of the reference's scores) with `effect_low` and
-        `effect_high` (95%, over cells), `share` of responders with `share_low` and `share_high`
-        (95%), `threshold`, `reference_called` (share of held-out reference cells above it),
-        `top_genes`, and the `reason` if it could not be compared. The largest share is first.
+        A row for each condition, in the order of decreasing `share`. `n_cells` and `n_reference`
+        are numbers of cells. `effect` is the difference of the mean held-out scores, in standard
+        deviations of the reference's scores; its 95% interval over cells is from `effect_low` to
+        `effect_high`. `share` is the share of responders, with a 95% interval from `share_low` to
+        `share_high`. `reference_called` is the share of held-out reference cells above the
+        `threshold`. `top_genes` are the ten genes with the largest loadings. `reason` says why a
+        condition could not be compared.
     `.uns['response' | key_added]['donors']` : `DataFrame`
-        With `donor`: `condition`, `donor`, `n_cells`, `share`, `share_low` and `share_high`.
+        With `donor`: a row for each condition and donor, with the columns `condition`, `donor`,
+        `n_cells`, `share`, `share_low` and `share_high`.
     `.uns['response' | key_added]['params']` : `dict`
         The arguments that were given.
 
@@ -294,11 +300,11 @@ def response(
     Warns
     -----
     contrast_core.ContrastWarning
-        If the interval of the effect of a condition contains 0: no response can be seen.
+        If the interval of a condition's effect contains 0, so that no response can be seen.
 
     See Also
     --------
-    contrasts : Which cell types respond.
+    contrasts : Find which cell types respond.
 
     Notes
     -----
@@ -413,7 +419,7 @@ def _sorted(table: pd.DataFrame, p_values: dict[str, float]) -> pd.DataFrame:
     """Adjust p-values, and sort levels by evidence of a response, then by ratio.
 
     Evidence means that the interval is above 1 and the adjusted p-value is at most 0.05. Without
-    donors the p-value is over cells: it is used to sort the table, but is not shown in it.
+    donors, the p-value is over cells. It is then used to sort the table, but not shown in it.
     """
     adjusted = pd.Series(np.nan, index=table.index)
     if p_values:
