@@ -143,11 +143,11 @@ def match_pairs(
     """Pair each donor's stimulated cells with control cells of the same kind.
 
     A cell is destroyed when it is measured, so no cell is seen under both conditions. Pairs of
-    similar cells replace the missing measurements. First, genes are scaled to unit variance.
-    Values are capped 10 standard deviations above the mean. Then the mean of each donor and
-    condition is subtracted. One PCA of all cells then gives the coordinates in which cells are compared. Two
-    cells of the same donor are paired if they are mutual nearest neighbours. Cell types are not
-    used for pairing. `scanpy_ext.tl.pca_pp` and `scanpy_ext.tl.pca_plus` are fitted to the pairs.
+    similar cells replace the missing measurements. First, genes are scaled to unit variance, and
+    values are capped 10 standard deviations above the mean. Then the mean of each donor and
+    condition is subtracted, and all cells are projected on the components of one PCA. Two cells of
+    the same donor are paired if they are mutual nearest neighbours there. Cell types are not used
+    for pairing. `scanpy_ext.tl.pca_pp` and `scanpy_ext.tl.pca_plus` are fitted to the pairs.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Plot the cells of both sets of a contrast, and compare its ratio with ratios between donors."""
+"""Plot the numbers of cells of a contrast, and its ratio beside the ratios between donors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .._docs import documented
 from .._stored import stored_result
 from ._figure import AxesGiven, Drawn, Save, drawing, room
 
-_MANY = 30  # in a larger table, the numbers of cells are written only where one of them is 0
+_MANY = 30  # in a larger table, only pairs of numbers with a zero are written
 _LETTERS = 28  # number of letters of a name that fit into the default width
-_FEW = 4  # a panel has room for at least this many bars, so that a few bars are not thick
+_FEW = 4  # a panel has room for at least this many bars, so that single bars are not too thick
 _TIMES = 4.0  # largest ratio of shares on the colour scale
 
 
@@ -28,13 +28,13 @@ def contrast_check(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot the cells of a contrast, and compare its ratio with the ratios between donors.
+    """Plot the numbers of cells of a contrast, and its ratio beside the ratios between donors.
 
     The left panel shows the composition of foreground and background, by donor and cell type.
-    Check it first, because a cell type that the background lacks looks like an effect. The colours
-    show ratios: the share of a donor's cells of one type in the foreground, divided by their share
-    in the background. The numbers are those of foreground and background cells. In a table of more
-    than 30 entries they are written only where one of them is 0.
+    Check it first, because a cell type that the background lacks looks like an effect. Each entry
+    stands for one donor's cells of one type. Its colour shows their share in the foreground,
+    divided by their share in the background. Its two numbers are those of foreground and background
+    cells. In a table of more than 30 entries, the numbers are written only where one of them is 0.
 
     The right panel shows the cross-fitted ratio (red). It should exceed the grey ratios, in which
     the controls of one donor are compared with the controls of another.

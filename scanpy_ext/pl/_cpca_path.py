@@ -36,8 +36,8 @@ def cpca_path(
     """Plot the embeddings at the representative contrast strengths, side by side.
 
     There is one panel for each representative of `scanpy_ext.tl.cpca_path`, with its alpha as
-    title. The first panel, alpha = 0, is PCA of the foreground. Look for the strength at which
-    groups separate that PCA mixes. Each panel has its own scale, but an axis along which cells
+    title. The first panel, alpha = 0, is PCA of the foreground. Look for a strength that separates
+    groups which PCA mixes. Each panel has its own scale, but an axis along which cells
     hardly vary is not stretched. A representative whose components do not vary at all has no panel.
 
     Parameters
@@ -53,7 +53,8 @@ def cpca_path(
         Name of the result in `.uns`: the name of the function, or the given `key_added`.
     {FIGURE}
     **kwargs
-        Passed on to `scanpy.pl.embedding`, such as `size`, `palette`, `cmap`, `legend_loc`.
+        Further arguments of `scanpy.pl.embedding`, such as `size`, `palette`, `cmap` or
+        `legend_loc`.
 
     Returns
     -------
@@ -137,7 +138,7 @@ def contrast_curve(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot the variance of the foreground against that of the background, over the strengths.
+    """Plot foreground variance against background variance over a range of contrast strengths.
 
     There is a dot for each strength of `scanpy_ext.tl.cpca_path`, and the representatives are
     labelled. PCA of the foreground is at the top right. A stronger contrast has less background
@@ -184,7 +185,7 @@ def contrast_curve(
             panel.annotate(
                 _titled(alpha),
                 (background[i], foreground[i]),
-                xytext=(6, -3) if alpha else (-6, 3),  # keeps the labels of PCA and the next apart
+                xytext=(6, -3) if alpha else (-6, 3),  # so that the first two labels do not overlap
                 textcoords="offset points",
                 ha="left" if alpha else "right",
                 va="top" if alpha else "bottom",

@@ -28,8 +28,12 @@ FLOOR = 1e-3  # values that vary less than this share of the widest axis are dra
 _FONT_SIZE = 10.0  # sizes of panels are given for this font size
 _DPI = 150
 _LETTER = 0.08  # width of a letter in inches
-_LINEAR = 0.7  # axes of fewer decades get evenly spaced ticks: few of 1, 2, 5 and 10 lie on them
-_SUBDIVIDED = ((1.6, (1.0, 2.0, 5.0)), (2.6, (1.0, 3.0)), (np.inf, (1.0,)))  # decades, subdivisions
+# A logarithmic axis of fewer decades than this has evenly spaced ticks, because it is too short for
+# several ticks at 1, 2, 5 or 10.
+_LINEAR = 0.7
+# Ticks of other logarithmic axes: an axis of fewer decades than the first number has ticks at the
+# multiples of powers of 10 that follow.
+_SUBDIVIDED = ((1.6, (1.0, 2.0, 5.0)), (2.6, (1.0, 3.0)), (np.inf, (1.0,)))
 
 
 class Plot:
@@ -190,8 +194,8 @@ def _path(name: str, save: Save) -> Path | None:
 def chosen_components(components: object, n_components: int) -> list[int]:
     """Return the chosen components as a list of numbers counted from 1.
 
-    They may be given as a list, as one number, or as a string with commas. TypeError or ValueError
-    is raised if a component does not exist, or if none is given.
+    The components may be given as a list, as one number, or as a string with commas. TypeError or
+    ValueError is raised if a component does not exist, or if none is given.
     """
     asked: Any = components
     if isinstance(asked, str):

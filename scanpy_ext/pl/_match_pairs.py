@@ -23,7 +23,7 @@ def match_pairs(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot the number of positive pairs of each donor, the cells that they cover, and distances.
+    """Plot the number, the coverage and the distances of positive pairs for each donor.
 
     The first panel shows the number of pairs of each donor. The second shows the fraction of each
     donor's stimulated and control cells that are in a pair. The third shows the distances between

@@ -40,9 +40,9 @@ def cpca_path(
     """Contrastive PCA over a grid of contrast strengths, with a few representative embeddings.
 
     cPCA keeps and sharpens the difference between conditions. Neighbouring strengths often give the
-    same subspace. The grid is therefore clustered by the angles between the subspaces, and one
-    representative of each cluster embeds the cells [1]_ (Alg. 2). Plot it with
-    `scanpy_ext.pl.cpca_path`.
+    same subspace. The strengths are therefore clustered by the angles between their subspaces, and
+    the cells are embedded at one representative strength of each cluster [1]_ (Alg. 2).
+    `scanpy_ext.pl.cpca_path` plots these embeddings.
 
     Parameters
     ----------
@@ -53,27 +53,27 @@ def cpca_path(
     n_comps
         Number of components.
     alphas
-        Contrast strengths, 0 or larger. By default 0 and 40 values spaced evenly in the
-        logarithm from 0.1 to 1000.
+        Contrast strengths, 0 or larger. By default, the grid consists of 0 and 40 values from 0.1
+        to 1000 that are evenly spaced on a logarithmic scale.
     n_representatives
         Number of clusters of strengths, each with one representative. The strength 0, PCA of the
         foreground, is one more representative if it is on the grid.
     {DATA}
     {OBSM}
     key_added
-        Name of the results instead of `cpca_path`: `key_added` in `.uns`, and
-        `key_added + '_<i>'` in `.obsm` and `.varm`.
+        Name of the results, instead of `cpca_path`. It is the name in `.uns`; in `.obsm` and
+        `.varm`, the names are `key_added + '_<i>'`.
     {COPY}
 
     Returns
     -------
-    `None`, or the updated copy with `copy=True`. Sets these fields, `<i>` counting the
-    representatives from 0 in the order of increasing alpha.
+    `None`, or the updated copy with `copy=True`. Sets these fields, where `<i>`
+    counts the representatives from 0 in the order of increasing alpha:
 
     `.obsm['X_cpca_path_<i>' | key_added + '_<i>']` : `ndarray` (shape `(n_obs, n_comps)`)
-        The embedding at representative `<i>`, of all cells.
+        The embedding of all cells at representative `<i>`.
     `.varm['PCs_cpca_path_<i>' | key_added + '_<i>']` : `ndarray` (shape `(n_vars, n_comps)`)
-        Its components (loadings), zero for genes outside `mask_var`.
+        The components (loadings) at representative `<i>`. Genes outside `mask_var` have zeros.
     `.uns['cpca_path' | key_added]['alphas']` : `ndarray` (shape `(n_alphas,)`)
         The grid.
     `.uns['cpca_path' | key_added]['representatives']` : `ndarray` (shape `(n_representatives,)`)
@@ -81,7 +81,8 @@ def cpca_path(
     `.uns['cpca_path' | key_added]['labels']` : `ndarray` (shape `(n_alphas,)`)
         The cluster of each alpha.
     `.uns['cpca_path' | key_added]['affinity']` : `ndarray` (shape `(n_alphas, n_alphas)`)
-        Similarity of the subspaces at two alphas: the product of the cosines of their angles.
+        Similarity of the subspaces at two alphas: the product of the cosines of the principal
+        angles between them.
     `.uns['cpca_path' | key_added]['contrastive_eigenvalues']` : `ndarray` \
 (shape `(n_alphas, n_comps)`)
         Foreground variance minus alpha times background variance.
@@ -93,7 +94,7 @@ def cpca_path(
         Variance of the background cells along each component.
     `.uns['cpca_path' | key_added]['loadings']` : `ndarray` \
 (shape `(n_representatives, n_dimensions, n_comps)`)
-        The loadings of the representatives, only with `obsm`, instead of those in `.varm`.
+        The loadings of the representatives. They are here, and not in `.varm`, only with `obsm`.
     `.uns['cpca_path' | key_added]['n_foreground' | 'n_background']` : `int`
         Number of cells.
     `.uns['cpca_path' | key_added]['params']` : `dict`
@@ -136,9 +137,9 @@ def cpca_path(
     )
     chosen = np.asarray(path.representatives)
     if path.alphas[0] == 0 and chosen[0] != 0:
-        chosen = np.array([0, *chosen])  # PCA of the foreground, to compare with
+        chosen = np.array([0, *chosen])  # PCA of the foreground, for comparison
     with warnings.catch_warnings():
-        # Negative contrasts are normal at large alphas, and the eigenvalues are stored.
+        # Negative eigenvalues are normal at large alphas, and they are stored.
         warnings.simplefilter("ignore", ContrastWarning)
         models = [path.at(alpha) for alpha in path.alphas[chosen]]
     entry: dict[str, Any] = {

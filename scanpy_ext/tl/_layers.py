@@ -1,4 +1,4 @@
-"""Write layers that a fitted contrast makes of the cells: denoised, or with gaps filled in."""
+"""Compute layers from a fitted contrast: denoised values, or values without gaps."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def denoise(
     removes variation that the background has too. A cell x becomes `offset + V V' (x - mean)`,
     where the columns of V are the components [1]_ (Sec. 3.3). For cLVM, a cell becomes its salient
     part, as in `contrast_core.CLVM.denoise`. Few components simplify the data strongly, so use the
-    layer for pictures of the effect, not for tests. After a fit within donors, each cell is centred
-    by its donor's mean, so that differences between donors are removed too.
+    layer for plots of the effect, not for tests. After a fit within donors, each cell is centred by
+    the mean of its donor, so that differences between donors are removed too.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def denoise(
 
     Returns
     -------
-    `None`, or the updated copy with `copy=True`. Sets this field:
+    `None`, or the updated copy with `copy=True`. Sets these fields:
 
     `.layers['denoised' | layer_added]` : `ndarray` (shape `(n_obs, n_vars)`)
         The denoised expression of all cells, dense, in the precision of the input. Genes outside
@@ -68,9 +68,9 @@ def denoise(
     Raises
     ------
     ValueError
-        If there is no such result, its components cannot rebuild genes (a kernel, `obsm`, PCA++),
-        `offset` is unknown, `layer_added` is a name that files cannot hold, or another function
-        wrote a layer of this name.
+        If there is no such result; if its components cannot reconstruct genes, as for a kernel, for
+        PCA++ or with `obsm`; if `offset` is unknown; if `layer_added` is a name that files cannot
+        hold; or if another function wrote a layer of this name.
     TypeError
         If the matrix is of an unknown kind, or `copy` is neither True nor False.
 
@@ -128,26 +128,26 @@ def impute(
 ) -> AnnData | None:
     """Write a layer in which missing values (NaN) are filled in by `scanpy_ext.tl.pcpca`'s model.
 
-    Each missing value becomes its conditional mean, given what is observed of the same cell [1]_
-    (Sec. 7.2), which keeps the difference between conditions as far as the observed values show it.
-    The model describes the foreground: in a cell with few observed values, the values filled in
-    are near the foreground's mean. Use them for pictures and for methods that need a complete
-    matrix. They are not measurements: do not test single genes with them.
+    Each missing value becomes its conditional mean, given the observed values of the same cell [1]_
+    (Sec. 7.2). This keeps the difference between conditions as far as the observed values show it.
+    The model describes the foreground. In a cell with few observed values, the imputed values are
+    therefore near the foreground mean. Use imputed values for plots and for methods that need a
+    complete matrix. They are not measurements: do not test single genes with them.
 
     Parameters
     ----------
     adata
         Annotated data matrix on which `scanpy_ext.tl.pcpca` was run.
     key
-        Name of the result in `.uns`: the method's, or the `key_added` that was given.
+        Name of the result in `.uns`: the name of the method, or the `key_added` that was given.
     layer
         The layer to fill in, or `None` for `.X`. It must be dense, with NaN where a value is
-        missing. By default the layer of the fit.
+        missing. By default, it is the layer of the fit.
     layer_added
         Name of the filled-in layer. A layer of this name that another function wrote is never
         replaced.
     return_std
-        Write conditional standard deviations too.
+        Whether to write the conditional standard deviations of the imputed values too.
     {COPY}
 
     Returns
@@ -158,10 +158,10 @@ def impute(
         The values of all cells, in the precision of the input. Observed values stay as they are,
         and so do all values of genes outside the `mask_var` of the fit.
     `.layers['imputed_std' | layer_added + '_std']` : `ndarray` (shape `(n_obs, n_vars)`)
-        Only with `return_std`: the standard deviations of the values filled in, and 0 elsewhere.
+        Only with `return_std`: the standard deviations of the imputed values, and 0 elsewhere.
     `.uns['impute'][layer]` : `dict`
-        For each layer written, `key` (the name of the result that it was made with) and `values`
-        (`"mean"` or `"std"`).
+        An entry for each layer that was written. `key` is the name of the result from which it was
+        computed, and `values` is `"mean"` or `"std"`.
 
     Raises
     ------
@@ -169,8 +169,8 @@ def impute(
         If there is no such result, if it is not a result of PCPCA on genes, if another function
         wrote a layer of this name, or if a value is infinite.
     TypeError
-        If the matrix is sparse, because its entries that are not stored are zeros, or a flag is
-        neither true nor false.
+        If the matrix is sparse, because the entries that it does not store are zeros, not missing
+        values; or if a flag is neither true nor false.
 
     References
     ----------
@@ -218,7 +218,7 @@ def impute(
 
 
 def _filled(rows: Any, model: FactorModel, places: Any, n_layers: int) -> list[Any]:
-    """Return all cells with missing values filled in, and standard deviations if asked for."""
+    """Return layers of all cells: imputed values, and standard deviations if `n_layers` is 2."""
     kind = np.float32 if rows.dtype == np.float32 else np.float64
     layers = [np.zeros(rows.shape, kind) for _ in range(n_layers)]
     start = 0

@@ -32,11 +32,12 @@ def cpca(
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
-    """Contrastive PCA: directions that vary in the foreground cells, not in the background.
+    """Contrastive PCA: directions that vary in the foreground cells, but not in the background.
 
     cPCA keeps and sharpens the difference between conditions. The components are the leading
-    eigenvectors of `C_foreground - alpha * C_background`, each covariance centred by its own
-    mean [1]_ (Alg. 1). All cells of `adata` are embedded, also those in neither set.
+    eigenvectors of `C_foreground - alpha * C_background`, where the covariance of each set is
+    centred by the mean of that set [1]_ (Alg. 1). All cells of `adata` are embedded, even cells in
+    neither set.
 
     Parameters
     ----------
@@ -47,9 +48,9 @@ def cpca(
     n_comps
         Number of components. The automatic alpha depends on it.
     alpha
-        Contrast strength: a number from 0 (PCA of the foreground) to infinity, or `"auto"`
-        (chosen without labels from the two covariances), or `"denoise"` (milder, for
-        reconstructions); see `contrast_core.CPCA`.
+        Contrast strength: a number from 0 (PCA of the foreground) to infinity, `"auto"` or
+        `"denoise"`. `"auto"` chooses the strength from the two covariances, without labels.
+        `"denoise"` chooses a smaller strength that suits reconstructions. See `contrast_core.CPCA`.
     {DATA}
     {OBSM}
     key_added
@@ -62,11 +63,11 @@ def cpca(
     `None`, or the updated copy with `copy=True`. Sets these fields:
 
     `.obsm['X_cpca' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
-        The embedding: each cell minus the foreground mean, on the components.
+        The embedding: each cell minus the foreground mean, projected on the components.
     `.varm['PCs_cpca' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
-        The components (loadings): orthonormal columns, zero for genes outside `mask_var`.
+        The components (loadings), with orthonormal columns. Genes outside `mask_var` have zeros.
     `.uns['cpca' | key_added]['alpha']` : `float`
-        The contrast strength in use.
+        The contrast strength that was used.
     `.uns['cpca' | key_added]['contrastive_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Foreground variance minus alpha times background variance, per component.
     {KEPT}
@@ -79,7 +80,8 @@ def cpca(
     Warns
     -----
     contrast_core.ContrastWarning
-        If some components vary less in the foreground than alpha times in the background.
+        If the foreground variance of some components is less than alpha times their background
+        variance.
 
     Notes
     -----
@@ -147,8 +149,8 @@ def cpca_star(
     n_comps
         Number of components.
     beta
-        Contrast strength: a number from 0 (PCA of the foreground) to 1 (the plain ratio; needs
-        more background cells than genes), or `"auto"`; see `contrast_core.CPCAStar`.
+        Contrast strength: a number from 0 (PCA of the foreground) to 1 (the ratio of the variances,
+        which needs more background cells than genes), or `"auto"`. See `contrast_core.CPCAStar`.
     {DATA}
     {OBSM}
     key_added
@@ -161,14 +163,14 @@ def cpca_star(
     `None`, or the updated copy with `copy=True`. Sets these fields:
 
     `.obsm['X_cpca_star' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
-        The embedding: each cell minus the foreground mean, on the components.
+        The embedding: each cell minus the foreground mean, projected on the components.
     `.varm['PCs_cpca_star' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
-        The components (loadings): orthonormal columns with the span of the directions, zero for
-        genes outside `mask_var`.
+        The components (loadings): orthonormal columns that span the same subspace as the
+        directions. Genes outside `mask_var` have zeros.
     `.uns['cpca_star' | key_added]['beta']` : `float`
-        The contrast strength in use.
+        The contrast strength that was used.
     `.uns['cpca_star' | key_added]['generalized_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
-        Lambda: the ratio of the variances along each direction.
+        The eigenvalue lambda of each direction: the ratio of `v' C_foreground v` to `v' B v`.
     {KEPT}
     {FIT}
 
@@ -227,13 +229,14 @@ def pcpca(
 ) -> AnnData | None:
     """Probabilistic contrastive PCA: a model of the variation that the background lacks.
 
-    PCPCA keeps and sharpens the difference between conditions, as cPCA does, and is a probability
-    model: `x = W z + mean + noise`, with W and the noise variance that make the foreground cells
-    likely and the background cells unlikely [1]_ (eq. 10, Thm 3). All cells of `adata` are embedded
-    as posterior means of z, even cells in neither set.
+    PCPCA keeps and sharpens the difference between conditions, as cPCA does. It is a probability
+    model, `x = W z + mean + noise`. W and the noise variance are chosen so that the foreground
+    cells are likely and the background cells unlikely [1]_ (eq. 10, Thm 3). All cells of `adata`
+    are embedded as posterior means of z, even cells in neither set.
 
-    Values may be missing, as NaN in a dense layer. The densities are then those of each cell's
-    observed values [1]_ (Sec. 7), and `scanpy_ext.tl.impute` fills in the missing ones.
+    Values may be missing, as NaN in a dense layer. The densities are then computed from the
+    observed values of each cell [1]_ (Sec. 7), and `scanpy_ext.tl.impute` fills in the missing
+    values.
 
     Parameters
     ----------
@@ -245,8 +248,8 @@ def pcpca(
         Number of latent dimensions, smaller than the number of genes.
     gamma
         Contrast strength: a number from 0 (probabilistic PCA of the foreground) to below
-        `gamma_max`, or `"auto"` (0.9 of `gamma_max`, times the share of values observed); see
-        `contrast_core.PCPCA`.
+        `gamma_max`, or `"auto"` (0.9 times `gamma_max`, times the share of values that are
+        observed). See `contrast_core.PCPCA`.
     {DATA}
     {OBSM}
     key_added
@@ -261,11 +264,11 @@ def pcpca(
     `.obsm['X_pcpca' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
         The embedding: posterior means of the latent variables.
     `.varm['PCs_pcpca' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
-        The loadings W: orthogonal columns, zero for genes outside `mask_var`.
+        The loadings W, with orthogonal columns. Genes outside `mask_var` have zeros.
     `.uns['pcpca' | key_added]['gamma']` : `float`
-        The contrast strength in use.
+        The contrast strength that was used.
     `.uns['pcpca' | key_added]['gamma_max']` : `float`
-        The limit of the contrast strength, below which the model exists.
+        The upper limit of the contrast strength. The model exists only below this limit.
     `.uns['pcpca' | key_added]['noise_variance']` : `float`
         Variance of the noise.
     `.uns['pcpca' | key_added]['objective' | 'converged']` : `float`, `bool`
@@ -278,8 +281,8 @@ def pcpca(
     Raises
     ------
     {RAISES}
-        Here NaN is a missing value, except in sparse matrices and in backed or dask-backed data.
-        With `within` no value may be missing.
+        NaN is allowed here as a missing value, except in sparse matrices and in backed or
+        dask-backed data. With `within` no value may be missing.
 
     Notes
     -----

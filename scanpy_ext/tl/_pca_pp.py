@@ -36,12 +36,13 @@ def pca_pp(
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
-    """PCA++: the structure that cells share with their partners under the other condition.
+    """PCA++: components that cells share with their partners under the other condition.
 
     PCA++ removes the difference between conditions. Its directions maximise the alignment of the
-    pairs under the constraint that scores have unit variance, `S+ v = lambda S v` [1]_. Scores are
-    then weighted by lambda, so that directions on which the partners disagree have little weight.
-    All cells of `adata` are embedded, even cells without a pair.
+    pairs under the constraint that the scores are uncorrelated with unit variance. They solve
+    `S+ v = lambda S v`, where S is the covariance of the paired cells and S+ the cross-moment of
+    the pairs [1]_. Scores are then weighted by lambda, so that directions on which the partners
+    disagree have little weight. All cells of `adata` are embedded, even cells without a pair.
 
     Parameters
     ----------
@@ -51,22 +52,24 @@ def pca_pp(
         If `groupby` and `reference` are given, pairs are found with the defaults of
         `scanpy_ext.pp.match_pairs` and stored. Otherwise stored pairs are used.
     pairs
-        Name of the pairs in `.obsp`, if not `pairs`: the `key_added` of `pp.match_pairs`, or any
-        matrix of shape `(n_obs, n_obs)` of your own with a nonzero entry per pair.
+        Name of the pairs in `.obsp`; the default is `pairs`. Give the `key_added` of
+        `scanpy_ext.pp.match_pairs`, or the name of any matrix of your own, of shape
+        `(n_obs, n_obs)`, with a nonzero entry for each pair.
     n_comps
-        Number of components. The paper takes 50.
+        Number of components. The paper uses 50.
     scale
         Divide each gene by its standard deviation over all cells, and cap values at 10 standard
         deviations above the mean.
     truncation
-        How many principal directions of the paired cells are kept: see
+        Number of principal directions of the paired cells to keep; see
         `contrast_core.PCAPlusPlus`.
     exchangeable
         Treat the two cells of a pair alike, so that the shift between the conditions counts as
         disagreement. `False` with `weighted=False` is the form of the paper, which mixes the
         conditions less.
     weighted
-        Weight the scores by lambda. Without weights, each has unit variance over the paired cells.
+        Weight the scores by lambda. Without weights, the scores of each component have unit
+        variance over the paired cells.
     {DATA}
     key_added
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_pca_pp`, `PCs_pca_pp` and
@@ -81,19 +84,19 @@ def pca_pp(
         The embedding.
     `.varm['PCs_pca_pp' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
         The loadings (patterns): the correlation of each gene with each component over the paired
-        cells, computed from the truncated covariance. With `scale=False` it is the covariance
-        instead. Zero for genes not in use.
+        cells, computed from the truncated covariance. With `scale=False`, loadings are covariances
+        instead. Genes that are not in use have zeros.
     `.varm['PCs_pca_pp_fit' | key_added + '_fit']` : `DataFrame` (a row per gene)
         The columns `mean`, `cap` (infinite if values are not capped) and `filter_1`, `filter_2`,
-        ..., which give the scores of any cell: `(min(x, cap) - mean) @ filters`. NaN for genes that
-        are not in use.
+        ..., which give the scores of any cell x: `(min(x, cap) - mean) @ filters`. Genes that are
+        not in use have NaN.
     `.uns['pca_pp' | key_added]['eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Lambda: the correlation of the partners along each direction.
     `.uns['pca_pp' | key_added]['detectable']` : `ndarray` of `bool` (shape `(n_comps,)`)
-        Whether, by theory, this number of pairs suffices to detect the component. Components that
-        cannot be detected do no harm: their weight is small.
+        Whether this number of pairs suffices, in theory, to detect the component. Components that
+        cannot be detected do no harm, because their weight is small.
     `.uns['pca_pp' | key_added]['truncation']` : `int`
-        How many principal directions were kept.
+        Number of principal directions that were kept.
     `.uns['pca_pp' | key_added]['n_pairs']` : `int`
         Number of pairs.
     `.uns['pca_pp' | key_added]['n_effective']` : `float`
@@ -101,7 +104,7 @@ def pca_pp(
     `.uns['pca_pp' | key_added]['params']` : `dict`
         The arguments that were given.
 
-    With `groupby`, also the fields of `scanpy_ext.pp.match_pairs`, under the name `pairs`.
+    With `groupby`, the fields of `scanpy_ext.pp.match_pairs` are also set, under the name `pairs`.
 
     Raises
     ------
@@ -114,14 +117,16 @@ def pca_pp(
     Warns
     -----
     contrast_core.ContrastWarning
-        If the leading lambda, a generalised eigenvalue, is below 0.5, which is a sign of bad pairs
-        (see `scanpy_ext.pl.match_pairs`); if the values look like raw counts; or if so few
-        directions stand out of the noise that the components span the same space as those of PCA.
+        If the largest lambda is below 0.5, which is a sign of bad pairs (see
+        `scanpy_ext.pl.match_pairs`). There is also a warning if the values look like raw counts,
+        or if so few directions stand out of the noise that the components span the same space as
+        those of PCA.
 
     Notes
     -----
-    All cells with the genes in use are held in memory twice, as read and scaled, and the paired
-    cells once more. Sparse matrices stay sparse, because means are subtracted implicitly. {LOADED}
+    The values of all cells in the genes in use are held in memory twice: as they were read, and
+    scaled. The values of the paired cells are held once more. Sparse matrices stay sparse, because
+    means are subtracted implicitly. {LOADED}
 
     References
     ----------
@@ -175,9 +180,9 @@ def pca_plus(
     key_added: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
-    """PCA+: PCA of the structure that cells share with partners under the other condition.
+    """PCA+: PCA of the variation that cells share with partners under the other condition.
 
-    PCA+ removes the difference between conditions if it is not strong; for strong differences use
+    PCA+ removes the difference between conditions if it is not strong. For strong differences, use
     `scanpy_ext.tl.pca_pp`. The components are the leading eigenvectors of the pairs' cross-moment
     `S+` [1]_. All cells of `adata` are embedded, even cells without a pair.
 
@@ -189,9 +194,10 @@ def pca_plus(
         If `groupby` and `reference` are given, pairs are found with the defaults of
         `scanpy_ext.pp.match_pairs` and stored. Otherwise stored pairs are used.
     pairs
-        Name of the pairs in `.obsp`, if not `pairs`: of stored pairs, or for the pairs found now.
+        Name in `.obsp` of the stored pairs to use, or of the pairs that are found now. The default
+        is `pairs`.
     n_comps
-        Number of components. The paper takes 50.
+        Number of components. The paper uses 50.
     scale
         Divide each gene by its standard deviation over all cells, and cap values at 10 standard
         deviations above the mean.
@@ -211,11 +217,11 @@ def pca_plus(
     `.obsm['X_pca_plus' | key_added]` : `ndarray` (shape `(n_obs, n_comps)`)
         The embedding.
     `.varm['PCs_pca_plus' | key_added]` : `ndarray` (shape `(n_vars, n_comps)`)
-        The components (loadings): orthonormal columns, zero for genes not in use.
+        The components (loadings), with orthonormal columns. Genes that are not in use have zeros.
     `.varm['PCs_pca_plus_fit' | key_added + '_fit']` : `DataFrame` (a row per gene)
         The columns `mean`, `cap` (infinite if values are not capped) and `filter_1`, `filter_2`,
-        ..., which give the scores of any cell: `(min(x, cap) - mean) @ filters`. NaN for genes that
-        are not in use.
+        ..., which give the scores of any cell x: `(min(x, cap) - mean) @ filters`. Genes that are
+        not in use have NaN.
     `.uns['pca_plus' | key_added]['eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         The variance that partners share along each component.
     `.uns['pca_plus' | key_added]['n_pairs']` : `int`
@@ -225,7 +231,7 @@ def pca_plus(
     `.uns['pca_plus' | key_added]['params']` : `dict`
         The arguments that were given.
 
-    With `groupby`, also the fields of `scanpy_ext.pp.match_pairs`, under the name `pairs`.
+    With `groupby`, the fields of `scanpy_ext.pp.match_pairs` are also set, under the name `pairs`.
 
     Raises
     ------
@@ -242,8 +248,9 @@ def pca_plus(
 
     Notes
     -----
-    All cells with the genes in use are held in memory twice, as read and scaled, and the paired
-    cells once more. Sparse matrices stay sparse, because means are subtracted implicitly. {LOADED}
+    The values of all cells in the genes in use are held in memory twice: as they were read, and
+    scaled. The values of the paired cells are held once more. Sparse matrices stay sparse, because
+    means are subtracted implicitly. {LOADED}
 
     References
     ----------
@@ -318,7 +325,7 @@ def _fitted(
     sides: dict[str, Any] = {"X": values[pairs.stimulated], "positive": values[pairs.control]}
     entry: dict[str, Any]
     if isinstance(model, PCAPlusPlus):
-        with muted(r"components are too weak"):  # they are harmless when weighted by lambda
+        with muted(r"components are too weak"):  # weights by lambda make weak ones harmless
             model.fit(**sides, n_effective=pairs.n_effective)
         loadings, eigenvalues = model.patterns_, model.generalized_eigenvalues_
         entry = {"detectable": model.detectable_, "truncation": int(model.truncation_)}

@@ -46,8 +46,8 @@ def project(
         `pca_plus` or `pca_pp` was run. Only `.var`, `.varm` and `.uns` are used, so
         `adata_fitted[:0]` is enough.
     key
-        Name of the result in `adata_fitted.uns`: the name of the method, or the `key_added` that was
-        given.
+        Name of the result in `adata_fitted.uns`: the name of the method, or the `key_added` that
+        was given.
     layer
         The layer of `adata_new` to use, or `None` for `.X`. By default the layer of the fit.
     key_added

@@ -247,8 +247,8 @@ def response(
     groupby
         Column of `adata.obs` with the conditions (targets, drugs).
     reference
-        The level or levels of `groupby` whose cells are the reference, pooled, such as non-targeting
-        guides or the vehicle.
+        The level or levels of `groupby` whose cells are the reference, pooled, such as
+        non-targeting guides or the vehicle.
     groups
         The conditions to test, each on its own. By default all levels but the reference.
     donor

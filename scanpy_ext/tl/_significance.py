@@ -45,19 +45,19 @@ def significance(
     copy: bool = False,
     test_kwargs: Mapping[str, Any] | None = None,
 ) -> AnnData | None:
-    """Permute donors between the two sets, and resample them: p-values and stability.
+    """Test the components of a contrast by permuting donors, and measure their stability.
 
     cPCA, cPCA* and PCPCA keep and sharpen the difference between conditions, whether or not other
     donors would show it too. This function tests whether they would. The p-value of a component
-    compares its statistic with that of the leading component after donors have changed sides. For
-    each such relabelling both sets are rebuilt, with the same weight for every donor, the earlier
-    components are removed, and the contrast strength is chosen again
-    (`contrast_core.condition_test`). The stability of a component says how much it changes when
-    donors are drawn with replacement. Plot both with `scanpy_ext.pl.significance`. The cells are
-    not embedded.
+    compares its statistic with the statistics after donors have changed sides. For each such
+    relabelling, both sets are formed again with the same weight for every donor, the components
+    before the tested one are removed, and the contrast strength is chosen again. The statistic is
+    then that of the leading component (`contrast_core.condition_test`). The stability of a
+    component says how little it changes when donors are drawn with replacement.
+    `scanpy_ext.pl.significance` plots both. The cells are not embedded.
 
-    Cells of one donor are not independent. With `donor=None` single cells are permuted and drawn
-    instead. The p-values are then far too small, and are marked as exploratory everywhere.
+    With `donor=None`, single cells are permuted and drawn instead. Since cells of one donor are not
+    independent, the p-values are then far too small. They are marked as exploratory everywhere.
 
     Parameters
     ----------
@@ -76,34 +76,38 @@ def significance(
         Name of the result in `.uns`, instead of `significance`.
     {COPY}
     test_kwargs
-        Further settings: `"strength"`, the method's alpha, beta or gamma (`"auto"` by default);
-        `"n_permutations"`, the number of relabellings (199 by default; if no more exist, all are
-        used); `"n_resamples"`, the number of bootstrap samples (100); `"random_state"`, the seed
-        of both (0); and `"progress"`, `True` or a callable such as tqdm, for a progress bar. With
-        `"auto"`, the test chooses alpha or beta anew for each component and relabelling, but gamma
-        only once; the stability uses a strength that is chosen once.
+        Further settings. `"strength"` is the method's alpha, beta or gamma (`"auto"` by default).
+        `"n_permutations"` is the number of relabellings (199 by default; if no more exist, all are
+        used). `"n_resamples"` is the number of bootstrap samples (100 by default).
+        `"random_state"` is the seed of both (0 by default). `"progress"` is `True` or a callable
+        such as tqdm, for a progress bar. With `"auto"`, the test chooses alpha or beta anew for
+        each component and relabelling, but gamma only once. The stability is measured at a
+        strength that is chosen once.
 
     Returns
     -------
     `None`, or the updated copy with `copy=True`. Sets these fields:
 
     `.uns['significance' | key_added]['components']` : `DataFrame`
-        A row per component: `p_value` (`exploratory_p_value` without donors), the `strength` of the
-        contrast at which it was found, the `statistic` (strength times total background variance
-        over total foreground variance; at a given contrast the eigenvalue), `null_median` and
-        `null_95` (of the relabelled statistics), `stability` (mean squared cosine with the
-        resampled component) and `retention` (share that lies in the resampled subspace).
+        A row for each component. `p_value` is named `exploratory_p_value` without donors.
+        `strength` is the contrast strength at which the component was found. The `statistic` is the
+        strength, times the ratio of the total background variance to the total foreground variance.
+        If the strength was given, the statistic is the eigenvalue instead. `null_median` and
+        `null_95` are the median and the 95% quantile of the statistics after relabelling.
+        `stability` is the mean squared cosine between the component and the resampled component,
+        and `retention` is the share of the component that lies in the resampled subspace.
     `.uns['significance' | key_added]['unit']` : `str`
         The unit that was permuted and drawn: `donor` or `cell`.
     `.uns['significance' | key_added]['exploratory']` : `bool`
-        Whether the p-values are by cell.
+        Whether the p-values are exploratory, because single cells were permuted.
     `.uns['significance' | key_added]['smallest_p_value']` : `float`
         The smallest p-value that is possible with these numbers of units and permutations.
     `.uns['significance' | key_added]['n_permutations' | 'n_resamples']` : `int`
         Number of relabellings and of bootstrap samples.
     `.uns['significance' | key_added]['n_foreground_units' | 'n_background_units']` : `int`
-        Number of donors with treated cells (in the foreground, but not in the background) and with
-        background cells. Without donors, numbers of cells.
+        Number of donors with treated cells, and number of donors with background cells. Treated
+        cells are those in the foreground, but not in the background. Without donors, these are
+        numbers of cells.
     `.uns['significance' | key_added]['params']` : `dict`
         The arguments that were given.
 
@@ -119,22 +123,24 @@ def significance(
     Notes
     -----
     Every donor has the same weight, however many cells it has. If a donor has cells in both sets, a
-    relabelling exchanges its two parts; other donors exchange labels among themselves. At least 20
-    relabellings are needed for a p-value of 0.05; designs with fewer are refused. Enough are 3
-    donors against 3, 1 against 19, or 5 with cells in both sets. Donors with cells in one set only
-    are also refused if all donors of the other set have cells in both, because they could never
-    change sides. Different numbers of cells alone would make donors differ. Cells are therefore
-    drawn at random. A donor with cells in both sets keeps as many in each as in its smaller part.
-    Any other donor keeps at most the median number of cells per donor of the set in which this
-    median is smaller.
+    relabelling exchanges its two parts. Other donors exchange labels among themselves. At least 20
+    relabellings are needed for a p-value of 0.05, and designs with fewer are refused. There are
+    enough relabellings for 3 donors against 3, for 1 against 19, or for 5 donors with cells in both
+    sets. Donors with cells in one set only are also refused if all donors of the other set have
+    cells in both, because they could never change sides.
+
+    Donors with different numbers of cells would differ for this reason alone. Cells are therefore
+    drawn at random. A donor with cells in both sets keeps the same number in each set, which is the
+    size of its smaller part. Any other donor keeps at most m cells. For each set, the median number
+    of cells per donor is computed, and m is the smaller of the two medians.
 
     The test asks whether the condition has an effect beyond the differences between donors. If the
     background's cells are in the foreground, this effect is mostly the shift between the
-    conditions; otherwise it is variation within the treated cells. Without donors, single cells are
-    exchanged. If the background's cells are not in the foreground, they are exchanged by
-    `contrast_core.permutation_test`, which ignores shifts.
+    conditions. Otherwise it is variation within the treated cells. Without donors, single cells are
+    exchanged. If the background's cells are then not in the foreground,
+    `contrast_core.permutation_test` is used, which ignores shifts.
 
-    The cells of both sets with the genes in use are held in memory; sparse matrices stay sparse,
+    The cells of both sets with the genes in use are held in memory. Sparse matrices stay sparse,
     and each donor is reduced to a covariance. With `donor=None`, or with more genes than cells, the
     cells are held as a dense array. {LOADED}
 
@@ -220,7 +226,10 @@ _SETTINGS: dict[str, Any] = {
 
 
 def _shared(data: ContrastInput) -> BoolArray:
-    """Return the cells in both sets; raise ValueError if only a part of the background is."""
+    """Return a mask of the cells in both sets.
+
+    ValueError is raised if only a part of the background is in the foreground.
+    """
     shared = data.selection.foreground & data.selection.background
     if shared.any() and (data.selection.background & ~shared).any():
         raise ValueError(
@@ -232,7 +241,7 @@ def _shared(data: ContrastInput) -> BoolArray:
 
 
 def _units(adata: AnnData, data: ContrastInput, donor: str) -> dict[str, Any]:
-    """Return the donors of both sets; another AnnData may be the background."""
+    """Return the donors of the cells of both sets, by argument name of the test."""
     front, back, other = data.selection.foreground, data.selection.background, data.selection.other
     back_cells = (adata, donor, "donor", back) if other is None else (other, donor, "donor")
     return {
