@@ -8,12 +8,12 @@ timed. Memory is the peak that Python allocates beyond the matrix.
 
 There are two kinds of cells:
 
-- "types" are Poisson counts of ten cell types, of which fifty genes respond to the treatment. With
-  ten components PCA has a spectral gap here, so its iteration converges at once. The cell types
-  cancel out of the contrast, which therefore has no such gap.
-- "resampled" are Poisson counts whose rates lie between those of a real blood cell and of its
-  nearest neighbours, with and without interferon (from the tutorials). Their 1,267 genes are
-  extended to 2,000 by repeating some at other levels. Their spectrum falls gradually.
+- "types" are Poisson counts of ten cell types. Fifty genes respond to the treatment. With ten
+  components PCA has a spectral gap here, so its iteration converges at once. The cell types cancel
+  out of the contrast, which therefore has no such gap.
+- "resampled" are Poisson counts. The rates of a cell are random averages over ten similar blood
+  cells of the tutorials, with or without interferon. The 1,267 genes of these cells are extended to
+  2,000 by repeating some of them at other levels. The spectrum falls gradually.
 """
 
 from __future__ import annotations

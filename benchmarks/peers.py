@@ -194,7 +194,8 @@ def departures(found: dict[str, Any]) -> None:
     mice = load_mouse_protein()
     X, Y = mice.foreground, mice.background
     if "pcpca" in found:
-        # Variances 10, 5, 1 against 0, 0, 1: the valid range is gamma' < 1.
+        # The variances are 10, 5, 1 in the foreground and 0, 0, 1 in the background. Therefore the
+        # valid range is gamma' < 1.
         axes = np.vstack([np.eye(3), -np.eye(3)]) * np.sqrt(3)
         sets = axes * np.sqrt([10.0, 5.0, 1.0]), axes * [0.0, 0.0, 1.0]
         peer = found["pcpca"].PCPCA(n_components=2)

@@ -344,7 +344,7 @@ class _Reader:
             case {"csr": [*parts], "shape": [int(n), int(d)], "kind": str(kind)}:
                 sparse = {"csr_matrix": csr_matrix, "csr_array": csr_array}[kind]
                 matrix = sparse(tuple(self.value(part) for part in parts), shape=(n, d))
-                matrix.check_format(full_check=True)  # compiled code trusts the indices
+                matrix.check_format(full_check=True)  # compiled code does not check the indices
                 return matrix
             case {"class": str(name), **state}:
                 return self._model(name, state)

@@ -1,7 +1,7 @@
 """On which real data does a contrast help, and with how many components?
 
-    python -m validation.track_record                # all datasets, and the page
-    python -m validation.track_record mice sensors   # some, printed only
+    python -m validation.track_record                # all datasets; updates docs/track_record.md
+    python -m validation.track_record mice sensors   # some datasets; only prints
 
 Units (mice, donors, compounds, pictures, guides) are left out in turn. If there are more than nine
 units, they are left out in nine groups. The embedding is fitted to the other units, without labels.

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from contrast_core._validation import FloatArray
 
 _MEMORY = 10  # largest number of steps that are mixed; then the memory is cleared
-_MAPS = 300  # number of evaluations after which a quasi-Newton method takes over
+_MAPS = 300  # largest number of evaluations by mixing, before L-BFGS takes over
 _EPS = float(np.finfo(np.float64).eps)
 
 

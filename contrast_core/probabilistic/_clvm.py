@@ -136,21 +136,21 @@ class CLVM(LatentModel):
         "em" is expectation maximisation. "vi" is stochastic variational inference, which needs
         torch and reads minibatches of rows from data of every kind.
 
-        With "vi" the posterior of a row's latent variables has a full covariance. It is exact with
-        normal noise and with ``robust="rows"``, where the bound equals the log-likelihood. With
-        ``robust="entries"`` it is independent of the weights of the values. For counts it is the
-        best normal approximation. With ``sparsity="horseshoe"`` the rows of W have posteriors too,
-        and gradients are taken at draws from them.
+        With "vi" the posterior of a row's latent variables has a full covariance. With normal noise
+        and with ``robust="rows"`` this posterior is exact, and the bound equals the log-likelihood.
+        With ``robust="entries"`` it is assumed to be independent of the weights of the values. For
+        counts it is the best normal approximation. With ``sparsity="horseshoe"`` the rows of W have
+        posteriors too, and gradients are taken at draws from them.
     n_init : int, default=1
         Number of starts; the most likely solution is kept. The first start consists of the leading
         components of the background and of the contrast. The others are random.
     tol : float above 0, default=1e-6
-        Length of the gradient at which EM ends. The gradient is that of the log-likelihood per row,
-        with respect to the loadings, in units of the noise's standard deviation, and to the
-        logarithm of the noise variance. (The likelihood is constant to nine digits long before the
-        subspaces stop turning.) With missing values or `robust`, EM ends instead when a step in
-        these coordinates is shorter than ten times `tol`. "vi" ignores `tol`: it ends once the
-        bound has not risen for eight passes at each of three learning rates.
+        Length of the gradient of the log-likelihood per row at which EM ends. The variables are the
+        loadings, in units of the noise's standard deviation, and the logarithm of the noise
+        variance. (The likelihood is constant to nine digits long before the subspaces stop
+        turning.) With missing values or `robust`, EM ends instead when a step in these variables is
+        shorter than ten times `tol`. "vi" ignores `tol`. It ends once the bound has not risen for
+        eight passes at each of three learning rates.
     max_iter : int, default=3000
         Largest number of evaluations of the likelihood for each start. With missing values or
         `robust` each evaluation reads the rows. With "vi", largest number of passes over the rows.
@@ -193,9 +193,9 @@ class CLVM(LatentModel):
     tails_ : {"normal", "entries", "rows", "counts"}
         Distribution of the values in the fit; "normal" without `robust`.
     log_likelihoods_ : ndarray of shape (number of accepted steps,)
-        Log-likelihood of all rows of both datasets at the start and after each step, over the
-        features that vary, as a natural logarithm. It does not fall, except by rounding (which
-        grows with the ratio of the largest variance to the noise variance). With
+        Log-likelihood (natural logarithm) of all rows of both datasets at the start and after each
+        step. Features that do not vary are left out. It does not fall, except by rounding errors,
+        which grow with the ratio of the largest variance to the noise variance. With
         ``robust="entries"`` it is the variational lower bound. Not set with "vi".
     elbo_ : ndarray of shape (number of passes + 2,)
         With "vi" only: the variational lower bound of the log-likelihood at the start, after each

@@ -135,7 +135,7 @@ def count_posteriors(
             slope = slope - share * (counts + r) * p
             curvature = curvature + share * (counts + r) * (p * (1 - p))
         # For a row that is far from what the model expects, the precision can oscillate between
-        # large and small values. If it turns back by much, its step is halved.
+        # large and small values. If a change reverses much of the last change, its step is halved.
         before = xp.linalg.inv(found.covariance.reshape(n, k, k))
         change = (curvature @ outer).reshape(n, k, k) + prior - before
         turn = (change * prior).sum(axis=(1, 2))
@@ -144,8 +144,8 @@ def count_posteriors(
         last = turn
         inverse = xp.linalg.inv(before + part[:, None, None] * change)
         step = (inverse @ (slope @ loadings - found.latent)[:, :, None])[:, :, 0]
-        # If a log-mean changes by one, the curvature changes by at most its own size. Shortening
-        # long steps therefore keeps the bound from falling.
+        # Newton's method assumes that the curvature is constant, but it can change by its own size
+        # if a log-mean changes by one. Long steps are shortened so that the bound does not fall.
         turned = abs(step @ loadings.T)
         longest = (turned.max(axis=1) if xp is np else turned.amax(dim=1))[:, None] + 1e-12
         latent = found.latent + step * (xp.log1p(longest) / longest)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _STEPS = 500  # largest number of updates; below a hundred in practice
 _SETTLED = 1e-3  # change of the log precisions at which the updates end
 _LEAST_SCALE = 0.01  # default threshold delta, relative to the mean variance of the features
-_ERRORS = 8.0  # least threshold, in squared standard errors of a loading: noise lies below it
+_ERRORS = 8.0  # least threshold delta, in squared standard errors of a loading
 _QUANTILES = 200  # number of quantiles of tau^2 over which probabilities are averaged
 
 

@@ -35,10 +35,9 @@ class Search(NamedTuple):
     n_init : int
         Number of starts. All but the first are random and drawn with `rng`.
     tol : float
-        Length of the gradient at which EM ends. The gradient is that of the log-likelihood per row,
-        with respect to the loadings, in units of the noise's standard deviation, and to the
-        logarithm of the noise variance. If the likelihood has no gradient, the length of a step of
-        EM takes its place.
+        Length of the gradient of the log-likelihood per row at which EM ends. The variables are the
+        loadings, in units of the noise's standard deviation, and the logarithm of the noise
+        variance. If the likelihood has no gradient, the length of a step of EM takes its place.
     max_iter : int
         Largest number of evaluations of the likelihood.
     priors : PriorSettings
@@ -126,7 +125,7 @@ class Likelihood(ABC):
     unit: float
     size: int
 
-    roughly: ClassVar[dict[str, Any]]  # limits of a search whose result only starts another one
+    roughly: ClassVar[dict[str, Any]]  # limits of a search that only finds a start of another one
     has_gradient: ClassVar[bool]
 
     @property

@@ -34,7 +34,7 @@ from contrast_core.rows import ELEMENTS, Rows, minibatches
 
 # Learning rates of Adam, used one after another, in standard deviations of the noise.
 _RATES = (0.02, 0.005, 0.001)
-_PATIENCE = 8  # number of passes without a higher bound after which the next rate is used
+_PATIENCE = 8  # after this number of passes without a higher bound the next rate is used
 _BATCH_ROWS = 256  # number of rows in a minibatch
 _LEAST_STEPS = 8  # least number of minibatches in a pass, if there are enough rows
 _LOCAL_STEPS = 3  # updates of each row's posterior in a minibatch; the next pass continues them

@@ -32,7 +32,7 @@ _MANY_STARTS, _FEWEST, _MOST = 3000, 4, 32
 _RIDGE = 1e-7  # relative to W's squared length, in the search for gamma_max
 _SEARCH_STEPS = 200  # iterations of the search for gamma_max; more change the result too little
 _GRADIENT = 1e-8  # largest derivative, per feature, at which the iteration ends
-_CONVERGED = 1e-5  # largest derivative, per feature, of a fit that rounding ended earlier
+_CONVERGED = 1e-5  # largest derivative, per feature, with which a fit counts as converged
 
 
 class IncompleteRows(NamedTuple):

@@ -1,8 +1,8 @@
 """The contrastive likelihood of the observed values of rows, and its gradient.
 
-By Fisher's identity the gradient of the log-density of a row's observed values is the posterior
-expectation of the gradient of the joint log-density of these values and the latent variables.
-Therefore the posteriors of the latent variables suffice to compute it.
+Let x be the observed values of a row, and z its latent variables. By Fisher's identity the gradient
+of log p(x) is the expectation of the gradient of log p(x, z) under the posterior of z. The
+posteriors of the latent variables therefore suffice to compute the gradient of the likelihood.
 """
 
 from __future__ import annotations
@@ -151,9 +151,9 @@ class ObservedRows(NamedTuple):
     ) -> tuple[FloatArray, FloatArray]:
         r"""Return the expected variances of both datasets along the components.
 
-        Missing values enter with their conditional mean and covariance under the model. At a
-        maximum, therefore, :math:`v_X - \gamma v_Y = (1 - \gamma)(\ell^2 + \sigma^2)`, as for
-        complete rows.
+        Missing values are replaced by their conditional means, and their conditional covariances
+        are added. At a maximum of the likelihood the variances therefore satisfy the equation of
+        complete rows, :math:`v_X - \gamma v_Y = (1 - \gamma)(\ell^2 + \sigma^2)`.
 
         Parameters
         ----------

@@ -11,7 +11,7 @@ from contrast_core.moments import Moments
 from contrast_core.solve import Plan, solve_contrasts
 
 _AUTO_FRACTION = 0.9  # share of gamma_max for gamma="auto"; measured in papers/pcpca.py
-_MAX_ITERATIONS = 100  # limit of Newton's method on a concave function, which takes under ten
+_MAX_ITERATIONS = 100  # largest number of steps of Newton's method; under ten in practice
 
 
 class ValidRange(NamedTuple):

@@ -98,7 +98,7 @@ def test_neither_origin_nor_order_change_anything(case: Case) -> None:
 def test_duplicated_rows_change_nothing(case: Case) -> None:
     X, Y = data_for(case)
     if case.other == "positive":
-        # Twice as many pairs would count as more evidence, which the argument n_effective corrects.
+        # Duplicated pairs would count as more evidence, so n_effective gives the true number.
         doubled = case.make(2)
         knows = "n_effective" in inspect.signature(doubled.fit).parameters
         told = {"n_effective": 160} if knows else {}
@@ -116,7 +116,8 @@ def test_padding_with_constant_features_changes_nothing(case: Case) -> None:
         """Insert constant columns among the others."""
         return np.insert(rows, [0, 0, 5, 12], [0.0, -0.1, 1.0, scale * 1e3], axis=1)
 
-    # A constant may differ between two datasets, but not between views: they have one mean.
+    # A constant feature may differ between foreground and background. It may not differ between
+    # two views, because these share one mean.
     scale = 1.0 if case.other == "positive" else 2.0
     plain, padded = case.fit(X, Y), case.fit(pad(X, 1.0), pad(Y, scale))
     constant = [0, 1, 7, 15]

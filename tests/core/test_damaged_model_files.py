@@ -101,7 +101,7 @@ def test_nothing_that_runs_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for extra in ("evil.pkl", "model.json"):
         Path(f"with {extra}").write_bytes(Path("good").read_bytes())
         with zipfile.ZipFile(f"with {extra}", "a") as archive:
-            # Without this, a second member of the same name would warn.
+            # Without this line, zipfile would warn of a second member with the same name.
             archive.NameToInfo.pop(extra, None)
             archive.writestr(extra, pickle.dumps(Evil()))
     for name, message in [
@@ -128,7 +128,7 @@ def test_every_truncation_and_every_flipped_bit_is_noticed(tmp_path: Path) -> No
         for bit in (1, 16, 128):
             damaged.write_bytes(good[:place] + bytes([good[place] ^ bit]) + good[place + 1 :])
             try:
-                # A bit may be part of a date or an attribute of the archive, which do not matter.
+                # Bits of the archive's dates and attributes do not change the model.
                 again = load(damaged)
             except ValueError:
                 continue

@@ -106,7 +106,7 @@ def test_the_fit_is_a_maximum_that_every_start_finds() -> None:
     for _ in range(10):
         near = W + 0.01 * rng.normal(size=(12, 2))
         assert objective(X, Y, 0.1, near, noise * (1 + 0.02 * rng.normal())) < model.objective_
-    # Fisher's identity: the expected variances satisfy the equation of complete data.
+    # By Fisher's identity the expected variances satisfy the same equation as for complete data.
     np.testing.assert_allclose(
         model.foreground_variance_ - model.gamma_ * model.background_variance_,
         (1 - model.gamma_) * ((W**2).sum(axis=0) + noise),

@@ -145,7 +145,7 @@ def test_the_density_survives_a_mean_far_from_zero(kind: str) -> None:
 
 @pytest.mark.parametrize("model", [PCPCA(gamma=0.5), CLVM()])
 def test_isotropic_data_have_no_latent_variables(model: Any) -> None:
-    X = np.vstack([np.eye(6), -np.eye(6)])  # every direction has the variance of the noise
+    X = np.vstack([np.eye(6), -np.eye(6)])  # the variance is the same in all directions
     model.fit(X, background=0.5 * X if isinstance(model, PCPCA) else X)
     assert np.abs(model.transform(X)).max() < 0.05
     assert np.isfinite(model.inverse_transform(np.ones((1, 2)))).all()

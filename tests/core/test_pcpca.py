@@ -187,8 +187,8 @@ def test_at_and_path_are_fits_from_the_same_moments() -> None:
 
 
 def test_the_objective_rises_as_the_paper_says() -> None:
-    # Li et al. 2020: as gamma rises, the noise variance and the background's share along the first
-    # two components fall.
+    # According to Li et al. 2020, the noise variance and the background's variance along the first
+    # two components fall as gamma rises.
     data = load_mouse_protein()
     path = fit(data.foreground, data.background).path()
     noise = [model.noise_variance_ for model in path]
@@ -198,8 +198,8 @@ def test_the_objective_rises_as_the_paper_says() -> None:
 
 
 def test_mouse_silhouette_rises_with_gamma_and_is_high_at_auto() -> None:
-    # Li et al. 2020, Sec. 6.2.1: 0.404 at the best contrast, with each dataset standardised
-    # separately.
+    # Li et al. 2020, Sec. 6.2.1, report 0.404 at the best contrast. There each dataset is
+    # standardised separately.
     data = load_mouse_protein()
     X, Y = (StandardScaler().fit_transform(rows) for rows in (data.foreground, data.background))
     auto = fit(X, Y)
@@ -211,8 +211,8 @@ def test_mouse_silhouette_rises_with_gamma_and_is_high_at_auto() -> None:
 
 
 def test_toy_axis_turns_by_nearly_ninety_degrees() -> None:
-    # Li et al. 2020, Sec. 6.1, Fig. 2: at gamma' = 0 the axis follows the shared direction, at 0.9
-    # it is perpendicular to it.
+    # In Fig. 2 of Li et al. 2020 (Sec. 6.1) the axis follows the shared direction at gamma' = 0,
+    # and is perpendicular to it at gamma' = 0.9.
     data = make_toy()
     model = fit(data.foreground, data.background, 1)
     assert subspace_error(model.at(0.0).components_, [[1.0, 1.0]]) < 0.2

@@ -125,7 +125,7 @@ def test_toy_axis_converges_and_lies_at_the_closed_form() -> None:
     assert float(arviz.rhat(found.posterior["components"])["components"].max()) < 1.01
     axis = flat(found, "components")[:, 0].mean(axis=0)
     assert axis @ model.components_[0] / np.linalg.norm(axis) > np.cos(np.pi / 36)
-    # The sign rule puts every draw on the side of the closed form.
+    # The signs are chosen so that every draw points to the side of the closed form.
     assert (flat(found, "components")[:, 0] @ model.components_[0] > 0).all()
     assert (flat(found, "loadings")[:, :, 0] @ model.components_[0] > 0).all()
     weights = flat(found, "feature_weights")
