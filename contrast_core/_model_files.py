@@ -173,9 +173,9 @@ def load(path: str | os.PathLike[str]) -> Model:
     Raises
     ------
     ValueError
-        If the file is not a model file (for example, if it is a pickle or an archive with other
-        members), if it is damaged or truncated, or if this version does not know its format or its
-        class.
+        If the file is damaged or truncated, or is not a model file. Examples of other files are
+        pickles and archives with other members. The error is also raised if this version does not
+        know the format or the class of the file.
     OSError
         If the file cannot be read.
 

@@ -104,21 +104,21 @@ class MomentContrast(LinearContrast):
         -------
         Self
             The fitted estimator. If `within` is given, it has two more attributes, which
-            `transform` uses: the labels of the foreground, `within_labels_` (G,), and the means of
-            the rows with these labels, `within_means_` (G, n_features).
+            `transform` uses. `within_labels_` (G,) are the labels of the foreground, and
+            `within_means_` (G, n_features) are the means of the rows with these labels.
 
         Raises
         ------
         ValueError
-            If the features differ, a dataset has fewer than two rows or is not finite, a label is
-            missing, a weight is negative, a parameter is out of range, or a method that needs a
-            background is given none. With missing values, the error is also raised if a feature is
-            never observed in one of the datasets, if fewer than two rows have a value, or if labels
-            are given.
+            If the features differ, or a dataset has fewer than two rows or is not finite. The error
+            is also raised if a label is missing, a weight is negative, a parameter is out of range,
+            or a method that needs a background is given none. With missing values, the error is
+            also raised if a feature is never observed in one of the datasets, if fewer than two
+            rows have a value, or if labels are given.
         TypeError
-            If only one of the datasets is `SecondMoments`, moments are given with labels or
-            weights, the background is given as a positional argument, or a parameter has the wrong
-            type.
+            If only one of the datasets is `SecondMoments`, or moments are given with labels or
+            weights. The error is also raised if the background is given as a positional argument,
+            or if a parameter has the wrong type.
         """
         design = Design(within, background_within, sample_weight, background_weight, background_mix)
         if background is not None:

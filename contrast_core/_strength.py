@@ -71,8 +71,8 @@ class StrengthPath(ContrastStrength):
             Contrast strengths, as for `at`. The default is a grid over the method's range:
 
             - for `alpha`, 0 and 40 log-spaced values from 0.1 to 1000;
-            - for `beta`, 0 and 40 values whose ridge ``(1 - beta) / beta`` is log-spaced, from 1000
-              times the ridge of the automatic beta down to a thousandth of it;
+            - for `beta`, 0 and 40 values whose ridges ``(1 - beta) / beta`` are log-spaced. They go
+              from 1000 times the ridge of the automatic beta down to a thousandth of this ridge;
             - for `gamma`, the multiples 0, 0.05, ... 0.95 of `gamma_max_`.
 
         Returns

@@ -23,8 +23,8 @@ def load_mouse_protein(*, raw: bool = False) -> ContrastData:
     Parameters
     ----------
     raw : bool, default=False
-        If False, the data are prepared as in both papers' scripts: missing values are replaced by
-        0, and then foreground and background are standardised separately to mean 0 and standard
+        If False, the data are prepared as in both papers' scripts. Missing values are replaced by
+        0. Foreground and background are then standardised separately to mean 0 and standard
         deviation 1 (with the divisor n). If True, the levels are returned as published, with NaN
         for missing values.
 

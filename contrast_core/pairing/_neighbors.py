@@ -80,8 +80,9 @@ def neighbor_pairs(
     Raises
     ------
     ValueError
-        If the sets differ in features, the number of labels differs from the number of rows, labels
-        are given for one set only, no label occurs in both sets, or a number is less than 1.
+        If the sets differ in features, or a number is less than 1. The error is also raised if the
+        number of labels differs from the number of rows, if labels are given for one set only, or
+        if no label occurs in both sets.
     ImportError
         If the approximate search is needed and pynndescent is missing.
 

@@ -97,8 +97,9 @@ class ContrastAdvice(ShortRepr):
         return f"A contrast is needed {span} {plural} ({self.advised[first]}); {rest}."
 
     def table(self) -> dict[str, list[Any]]:
-        """Return columns with the excess of each method, the advised method and its interval.
+        """Return a table of the excess and the advised method, as a dictionary of columns.
 
+        There is a row for each number of components, and a column with the excess of each method.
         ``lower`` and ``upper`` are the ends of the interval of the advised method.
         """
         chosen = [METHODS.index(name) for name in self.advised]
@@ -164,8 +165,9 @@ def contrast_advice(
     -----
     The methods are PCA of the foreground, cPCA* and cPCA with their automatic strengths, and
     whitening. Whitening uses the background's covariance plus a ridge of a tenth of the mean
-    background variance; PCA after this whitening is cPCA* at a larger beta. The numbers of
-    components are 1, 2, 3, 5, 10, 20 and 50, as far as there are enough features and rows.
+    background variance. PCA after this whitening is cPCA* at a larger beta. The numbers of
+    components are 1, 2, 3, 5, 10, 20 and 50. Numbers that are too large for the features or rows
+    are left out.
 
     The advice compares variances and uses no labels. A difference between groups may be easier or
     harder to see than its share of the excess suggests.

@@ -45,8 +45,8 @@ class BootstrapStability(ShortRepr):
         change.
     retained : ndarray of shape (B, k)
         Share of each component that lies in the resample's subspace. If `retained` is high and
-        `matched` is low, the subspace is stable, but the component turns within it because
-        eigenvalues are nearly tied.
+        `matched` is low, the subspace is stable, but the component turns within the subspace. The
+        reason is that eigenvalues are nearly equal.
     angles : ndarray of shape (B, k)
         Principal angles between the subspace of the data and that of each resample, in radians,
         descending.
@@ -116,20 +116,20 @@ def bootstrap_stability(
     Parameters
     ----------
     estimator : CPCA, CPCAStar, PCPCA or another `MomentContrast`
-        The method and number of components; it is cloned. An automatic strength is chosen once, on
+        The method and number of components. It is cloned. An automatic strength is chosen once, on
         the data, and the same strength is used for all resamples. PCPCA is resampled as cPCA at
         ``alpha = gamma'``, which has the same components.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Foreground and background rows, not moments. Without units, the background may be a list of
         several datasets. They are mixed as in `CPCA.fit`, each centred at its own mean.
     units, background_units : array-like of shape (n,) and (m,), optional
-        The donor, animal or other unit that each row belongs to; units are drawn as a whole. A
+        The donor, animal or other unit that each row belongs to. Units are drawn as a whole. A
         label that occurs in both datasets is one unit, which is drawn for both at once. Without
         units, rows are treated as independent. If several rows come from the same donor,
         components then look far more stable than they are.
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
-        A weight for each row, as for `CPCA.fit`; for several backgrounds, a list of such arrays. A
-        row counts as one independent row, whatever its weight.
+        A weight for each row, as for `CPCA.fit`. For several backgrounds, give a list of such
+        arrays. A row counts as one independent row, whatever its weight.
     background_mix : array-like of shape (number of backgrounds,), optional
         Share of each background in the mixture, as for `CPCA.fit`.
     n_resamples : int, default=200

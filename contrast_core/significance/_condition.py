@@ -117,8 +117,8 @@ def condition_test(
     approximate too, because the same earlier components are removed in every relabelling: those of
     the original labels.
 
-    The moments of a donor with few rows are noisy. If the treated donors had more rows than the
-    controls, the noise alone would distinguish the two sets. Rows are therefore left out at random,
+    The moments of a donor with few rows are noisy. If treated donors and controls had different
+    numbers of rows, this noise alone would distinguish them. Rows are therefore left out at random,
     so that both parts of a donor have equally many rows. Among donors with rows in one set only,
     the median number of rows of a donor is computed for each set. None of these donors keeps more
     rows than the smaller of the two medians.

@@ -36,11 +36,11 @@ _FOLDS = 5  # number of parts of the rows that are held out in turn if there are
 FEWEST_ROWS = 10  # smallest number of rows of a dataset, and of a unit that is used
 FEWEST_UNITS = 3  # smallest number of units of a comparison
 # Without an effect, the mean over blocks is a degenerate U-statistic. The product of every two
-# blocks enters it twice, which doubles its variance. It is also skewed, which makes a further
-# factor of 1.5 necessary, so that the factor is 3 in all. With the factor 3, one-sided tests at 5%
-# reject 4% to 6% of true null hypotheses; with the factor 2, they reject 5% to 9%. These rates were
-# measured with 3 to 5 paired donors, with 4 donors against 4, and with fifths of 40 to 100 rows
-# from t distributions (300 draws each).
+# blocks enters the mean twice, which doubles the variance of the mean. The mean is also skewed,
+# which makes a further factor of 1.5 necessary, so that the factor is 3 in all. With the factor 3,
+# one-sided tests at 5% reject 4% to 6% of true null hypotheses. With the factor 2, they reject 5%
+# to 9%. These rates were measured with 3 to 5 paired donors, with 4 donors against 4, and with
+# fifths of 40 to 100 rows from t distributions (300 draws each).
 _VARIANCE_FACTOR = 3.0
 
 
@@ -102,8 +102,9 @@ class ConditionShift:
     def stability(self, n_top: int = 10) -> FloatArray:
         """Return how often each feature is among those with the largest loadings, (n_features,).
 
-        This is the share of the resampled directions in which the loading of the feature is one of
-        the `n_top` largest in absolute value, and has the same sign as in `direction`.
+        Of the resampled directions, this is the share that fulfils two conditions. The feature has
+        one of the `n_top` largest absolute loadings, and its loading has the same sign as in
+        `direction`.
         """
         n_top = min(check_count(n_top, "n_top"), len(self.direction))
         size = np.abs(self.resampled)
@@ -122,7 +123,7 @@ def condition_shift(
     n_resamples: int = 100,
     random_state: int | np.random.Generator | None = None,
 ) -> ConditionShift:
-    r"""Measure how far a condition moves rows, on rows that were not used to find the direction.
+    r"""Measure on held-out rows how far a condition moves the rows.
 
     Let d be the difference of the two means, and let :math:`C_Y` be the covariance of the
     background along the leading principal components of all rows. The direction is Fisher's
@@ -130,10 +131,10 @@ def condition_shift(
 
     .. math:: v \propto (C_Y + \tau I)^{-1} d ,
 
-    where :math:`\tau` is four times the mean variance of a feature. It maximises the ratio of the
-    variance between the two means to the variance within the background. To reduce noise, each
-    entry of d is first shrunk. If the entry is z standard errors large, it is multiplied by
-    :math:`1 - 1/z^2`, or set to 0 if this factor is negative.
+    where :math:`\tau` is four times the mean variance of a feature. This direction maximises the
+    ratio of the variance between the two means to the variance within the background. To reduce
+    noise, each entry of d is first shrunk. Let z be the entry divided by its standard error. The
+    entry is multiplied by :math:`1 - 1/z^2`, or set to 0 if this factor is negative.
 
     Each block of rows is held out in turn, and the direction is computed from the other blocks. Let
     :math:`s_b` be the difference of the two means of block b along this direction. The effect is
@@ -147,7 +148,7 @@ def condition_shift(
     Parameters
     ----------
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-        Rows under the condition, and rows without it; no row is in both.
+        Rows under the condition, and rows without it. No row is in both datasets.
     units, background_units : array-like of shape (n,) and (m,), optional
         The donor, animal or culture of each row. If there are units with rows in both datasets,
         each of these units is a block, and its foreground rows are compared with its own background

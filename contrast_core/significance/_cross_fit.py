@@ -88,13 +88,13 @@ def cross_fitted_ratio(
     units, background_units : array-like of shape (n,) and (m,), optional
         The donor or animal of each row. All rows of a unit stay in the same half. A label that
         occurs in both datasets is one unit. Without units, rows are treated as independent and
-        stored as a dense matrix; if several rows come from the same donor, the ratio is then too
+        stored as a dense matrix. If several rows come from the same donor, the ratio is then too
         large. Neighbouring frames of a film are similar too. For a film, let each unit be a stretch
         of frames that is longer than the events of the film, as in ``np.arange(n_frames) // 500``.
         Use different labels in the background, such as ``-1 - np.arange(n_frames) // 500``.
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
-        A weight for each row, as for `CPCA.fit`; for several backgrounds, a list of such arrays. A
-        row counts as one independent row, whatever its weight.
+        A weight for each row, as for `CPCA.fit`. For several backgrounds, give a list of such
+        arrays. A row counts as one independent row, whatever its weight.
     background_mix : array-like of shape (number of backgrounds,), optional
         Share of each background in the mixture, as for `CPCA.fit`.
     n_splits : int, default=10

@@ -147,12 +147,12 @@ def permutation_test(
     Parameters
     ----------
     estimator : CPCA, CPCAStar or PCPCA
-        The method and number of components; it is cloned. If `alpha` or `beta` is automatic, the
+        The method and number of components. It is cloned. If `alpha` or `beta` is automatic, the
         test is as described above, and cPCA and cPCA* give the same result. If the strength is a
         number, all relabellings use this number. Component j is then the estimator's own component,
-        the statistic is its eigenvalue, and :math:`v_j` is projected out (for cPCA and for
-        orthogonal cPCA*). Each relabelled set is scaled to the total variance of the original set.
-        PCPCA is tested as cPCA at ``alpha = gamma'``, which has the same components; an automatic
+        and the statistic is its eigenvalue. For cPCA and for orthogonal cPCA*, :math:`v_j` is
+        projected out. Each relabelled set is scaled to the total variance of the original set.
+        PCPCA is tested as cPCA at ``alpha = gamma'``, which has the same components. An automatic
         gamma' is chosen once.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Foreground and background rows, not moments. Without units, the background may be a list of
@@ -160,14 +160,14 @@ def permutation_test(
     units, background_units : array-like of shape (n,) and (m,), optional
         The donor, animal or other unit that each row belongs to. Units are relabelled as a whole,
         and each counts the same, however many rows it has. A label that occurs in both datasets is
-        one unit with two parts: the mean of the two parts is subtracted from both, and they are
-        swapped with each other only. Without units, rows are treated as independent. If several
-        rows come from the same donor, the p-values are then far too small.
+        one unit with two parts. The mean of the two parts is subtracted from both parts, and the
+        parts are swapped with each other only. Without units, rows are treated as independent. If
+        several rows come from the same donor, the p-values are then far too small.
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
-        A weight for each row, as for `CPCA.fit`; for several backgrounds, a list of such arrays. A
-        row counts as one independent row, whatever its weight, and keeps its weight when it is
-        relabelled. With units, the weights enter the moments of each unit, and all units count the
-        same.
+        A weight for each row, as for `CPCA.fit`. For several backgrounds, give a list of such
+        arrays. A row counts as one independent row, whatever its weight, and keeps its weight when
+        it is relabelled. With units, the weights enter the moments of each unit, and all units
+        count the same.
     background_mix : array-like of shape (number of backgrounds,), optional
         Share of each background in the mixture, as for `CPCA.fit`.
     n_permutations : int, default=999
@@ -209,11 +209,11 @@ def permutation_test(
     -----
     The test ignores differences of means and of overall scale. P-values are approximate, because
     centres, scales and the earlier components are estimated. At a nominal level of 5%, the measured
-    level of the first component was 4% to 7% for 12 to 60 rows in 6 to 20 features (600 sets each
-    of normal rows, of rows from a t distribution with 3 degrees of freedom, and of rows times a
-    lognormal variable). When units were relabelled, the level was 2% to 6%. This was measured with
-    4 against 4 to 9 against 9 units, also with t distributions (250 sets each). P-values of later
-    components are less accurate.
+    level of the first component was 4% to 7% for 12 to 60 rows in 6 to 20 features. The rows were
+    normal, came from a t distribution with 3 degrees of freedom, or were multiplied by a lognormal
+    variable (600 sets each). When units were relabelled, the level was 2% to 6%. This was measured
+    with 4 against 4 to 9 against 9 units, also with t distributions (250 sets each). P-values of
+    later components are less accurate.
 
     The moments of each unit are computed once and take (number of units) times D^2 numbers. Rows
     without units are stored as a dense matrix.

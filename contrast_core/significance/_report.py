@@ -332,9 +332,9 @@ def contrast_report(
 
 
 def _other_strengths(fitted: Any) -> tuple[FloatArray, FloatArray]:
-    """Return the default strengths, and for each the largest angle between its and our subspace.
+    """Return the default strengths, and the largest angle of each subspace to the fitted subspace.
 
-    Our subspace is the subspace of `fitted`. Angles are in radians.
+    Angles are in radians.
     """
     path: list[StrengthPath] = fitted.path()
     angles = [principal_angles(other.components_, fitted.components_)[0] for other in path]  # type: ignore[attr-defined]
@@ -342,7 +342,7 @@ def _other_strengths(fitted: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def _around(strengths: FloatArray, own: float, near: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask of the strengths around `own` up to the first strength that is not `near`."""
+    """Return a mask of the strengths between `own` and the first one on each side that is far."""
     far = strengths[~near]
     lower, upper = far[far < own], far[far > own]
     return np.asarray(

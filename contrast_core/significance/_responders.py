@@ -50,8 +50,9 @@ class Responders:
     ) -> tuple[float, float, float]:
         """Estimate the share of responders among some rows, with a 95% interval.
 
-        The mean posterior of the rows is compared with the mean posterior of the background (share
-        0) and the mean posterior of responders (share 1), and the share is interpolated linearly.
+        The share is 0 if the mean posterior of the rows equals the mean posterior of the
+        background, and 1 if it equals the mean posterior of responders. It is interpolated linearly
+        between these two values.
 
         Parameters
         ----------

@@ -50,7 +50,7 @@ class Units:
 
     @property
     def weights(self) -> FloatArray:
-        """Return the weight of each unit, (U,); donors weigh 1, however many rows they have."""
+        """Return the weight of each unit, (U,), which is 1 for a donor and the count for a row."""
         return self.counts if self.covariances is None else np.ones(len(self))
 
     def centred(self) -> Self:
@@ -86,9 +86,8 @@ class Units:
     def scale(self, j: int) -> float:
         """Return the median size of the centred units in the coordinates from j on.
 
-        The size of a unit is the root mean square length of its rows; the size of a single row is
-        its length. If the median is zero, because most rows are equal, the root mean square of the
-        sizes is returned instead.
+        The size of a unit is the root mean square length of its rows. If the median size is zero,
+        because most rows are equal, the root mean square of the sizes is returned instead.
         """
         squares = (self.means[:, j:] ** 2).sum(axis=1)
         if self.covariances is not None:

@@ -103,18 +103,19 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         "lanczos", the moments hold the rows, without a copy if possible. Do not change the rows
         while `at` is in use.
     solver_ : {"eigh", "eigsh", "search"}
-        The algorithm that found the eigenpairs: LAPACK ("eigh"), ARPACK's iteration, whose result
-        is proved ("eigsh"), or the block search, whose result is proved if a matrix was formed
-        ("search").
+        The algorithm that found the eigenpairs. "eigh" is LAPACK. "eigsh" is ARPACK's iteration,
+        whose result is proved. "search" is the block search, whose result is proved if a matrix was
+        formed.
     form_ : {"dense", "span", "products"}
-        Form in which the covariances were held: as matrices of the features ("dense"), as matrices
-        in the span of the rows ("span"), or as the rows themselves ("products").
+        Form in which the covariances were held. "dense" stands for matrices of the features, "span"
+        for matrices in the span of the rows, and "products" for the rows themselves.
     plan_ : contrast_core.solve.Plan
-        The plan that was followed; ``plan_.reason`` gives the reason in words. A file holds it only
-        if it was saved with ``moments=True``.
+        The plan that was followed. ``plan_.reason`` gives the reason in words. A model file holds
+        the plan only if it was saved with ``moments=True``.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
-        ``components_.T``, which maps centred rows to scores, and ``components_``, which maps scores
-        back. With the mean, they form `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        `projection_` is ``components_.T`` and maps centred rows to scores. `reconstruction_` is
+        ``components_`` and maps scores back. With the mean, they form `linear_map_`, a
+        `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)

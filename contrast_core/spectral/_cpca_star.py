@@ -91,8 +91,9 @@ class CPCAStar(StrengthPath, MomentContrast):
         With more features than rows, the moments hold the rows. Do not change the rows while `at`
         or `path` is in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
-        ``components_.T``, which maps centred rows to scores, and ``components_``, which maps scores
-        back. With the mean, they form `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        `projection_` is ``components_.T`` and maps centred rows to scores. `reconstruction_` is
+        ``components_`` and maps scores back. With the mean, they form `linear_map_`, a
+        `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -70,10 +70,11 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         variation dominates the kernel, as with polynomial kernels of data with large shared
         variance. In that case, try several strengths, as in the examples.
     kernel : str or callable, default="rbf"
-        A kernel of `sklearn.metrics.pairwise.pairwise_kernels`; a callable of two rows that returns
-        a number; or "precomputed". With "precomputed", `X` and `background` are rows of the kernel
-        matrix. Each of these rows has the kernel values of one data row with all N data rows,
-        foreground first. `transform` then takes the kernel values of new data rows with those N.
+        Name of a kernel of `sklearn.metrics.pairwise.pairwise_kernels`, a callable of two rows that
+        returns a number, or "precomputed". With "precomputed", `X` and `background` are rows of the
+        kernel matrix. Each of these rows has the kernel values of one data row with all N data
+        rows, foreground first. `transform` then takes the kernel values of new data rows with the N
+        data rows of the fit.
     kernel_gamma : float, optional
         Coefficient of the rbf, laplacian, polynomial, sigmoid and chi2 kernels. The default is the
         default of scikit-learn, 1 / n_features (1 for chi2), which suits standardised features.
@@ -90,7 +91,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         Coefficients of each component as a linear combination of the mapped rows. A component has
         unit length in feature space: ``a @ K @ a == 1`` with the centred K.
     X_fit_ : ndarray or CSR matrix of shape (N, n_features), or None
-        The rows of the fit, foreground first; None with a precomputed kernel.
+        The rows of the fit, foreground first. It is None with a precomputed kernel.
     alpha_, strength_ : float
         The contrast strength used.
     contrastive_eigenvalues_ : ndarray of shape (k,)
@@ -107,9 +108,9 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     Raises
     ------
     ValueError
-        On `fit`, if the kernel is not finite, not symmetric or not positive semi-definite on these
-        rows (as some sigmoid kernels; the message gives the most negative eigenvalue), or if the
-        datasets have different features.
+        On `fit`, if the datasets have different features, or if the kernel matrix is not finite,
+        not symmetric or not positive semi-definite. Some sigmoid kernels are not positive
+        semi-definite; the message then gives the most negative eigenvalue.
 
     Warns
     -----

@@ -79,10 +79,10 @@ def _centre_by_dataset(kernel: FloatArray, n: int) -> FloatArray:
 def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]:
     """Return coordinates L (N, r) of the mapped rows, centred by dataset, and the pivot rows (r,).
 
-    A row counts as lying in the span of the pivots if its squared distance from the span is at
-    most ``N * eps`` times the largest entry on the kernel's diagonal. If the kernel has larger
-    rounding errors than that, this limit is replaced by twice the absolute value of the most
-    negative eigenvalue of the centred kernel.
+    A row counts as lying in the span of the pivot rows if its squared distance from this span is
+    below a limit. The limit is ``N * eps`` times the largest entry on the kernel's diagonal. If the
+    kernel has larger rounding errors, the limit is twice the absolute value of the most negative
+    eigenvalue of the centred kernel.
 
     Raises
     ------

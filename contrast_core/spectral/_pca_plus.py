@@ -48,14 +48,15 @@ class PCAPlus(PositivePairEmbedding):
     mean_ : ndarray of shape (n_features,)
         The common mean of the views if `exchangeable` is True, and the mean of X otherwise.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
-        ``components_.T``, which maps centred rows to scores, and ``components_``, which maps scores
-        back. With the mean, they form `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        `projection_` is ``components_.T`` and maps centred rows to scores. `reconstruction_` is
+        ``components_`` and maps scores back. With the mean, they form `linear_map_`, a
+        `contrast_core.spectral.LinearMap`.
     form_ : {"dense", "span", "products"}
-        Form in which the covariances were held: as a matrix of the features, as a matrix in the
-        span of the rows, or as the rows themselves.
+        Form in which the covariances were held. "dense" stands for a matrix of the features, "span"
+        for a matrix in the span of the rows, and "products" for the rows themselves.
     plan_ : contrast_core.solve.Plan
-        The plan that was followed; ``plan_.reason`` gives the reason. A file holds it only
-        if it was saved with ``moments=True``.
+        The plan that was followed. ``plan_.reason`` gives the reason in words. A model file holds
+        the plan only if it was saved with ``moments=True``.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -91,11 +91,11 @@ class PCAPlusPlus(PositivePairEmbedding):
         weights. `reconstruction_` maps scores back and is `patterns_` divided by the weights. With
         the mean, they form `linear_map_`, a `contrast_core.spectral.LinearMap`.
     form_ : {"dense", "span", "products"}
-        Form in which the covariances were held: as a matrix of the features, as a matrix in the
-        span of the rows, or as the rows themselves.
+        Form in which the covariances were held. "dense" stands for a matrix of the features, "span"
+        for a matrix in the span of the rows, and "products" for the rows themselves.
     plan_ : contrast_core.solve.Plan
-        The plan that was followed; ``plan_.reason`` gives the reason. A file holds it only
-        if it was saved with ``moments=True``.
+        The plan that was followed. ``plan_.reason`` gives the reason in words. A model file holds
+        the plan only if it was saved with ``moments=True``.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -222,10 +222,10 @@ class PCAPlusPlus(PositivePairEmbedding):
         Raises
         ------
         ValueError
-            If the views differ in rows or features, there are fewer than two pairs, data are not
-            finite, a parameter is out of range, or the rank of S is too low for a parameter. The
-            error is also raised if rows and features both exceed 10,000 and there is no gap between
-            the eigenvalues s and s + 1 of S.
+            If the views differ in rows or features, there are fewer than two pairs, or data are not
+            finite. The error is also raised if a parameter is out of range or too large for the
+            rank of S, or if rows and features both exceed 10,000 and there is no gap between the
+            eigenvalues s and s + 1 of S.
         TypeError
             If `positive` is given together with moments, or a parameter has the wrong type.
         """

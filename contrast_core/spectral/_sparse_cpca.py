@@ -96,10 +96,10 @@ class SparseCPCA(StrengthPath, MomentContrast):
         results. `SpanMoments` are used if there are more features than rows, and refer to the rows
         of the data. Do not change the data as long as the moments are in use.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
-        ``components_.T``, which maps centred rows to scores, and its pseudoinverse, which maps
-        scores back. Therefore `denoise` and `inverse_transform` project orthogonally on the span of
-        the components. A feature without loadings becomes its mean. With the mean, the two matrices
-        form `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        `projection_` is ``components_.T`` and maps centred rows to scores. `reconstruction_` is its
+        pseudoinverse and maps scores back. Therefore `denoise` and `inverse_transform` project
+        orthogonally on the span of the components. They give a feature without loadings its mean.
+        With the mean, the two matrices form `linear_map_`, a `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)

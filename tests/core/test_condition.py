@@ -323,7 +323,7 @@ def test_a_background_that_is_in_the_foreground_too_is_named() -> None:
     with pytest.warns(ContrastWarning, match="every row of background is a row of X too"):
         permutation_test(CPCA(1), np.vstack([X, Y]), background=Y, n_permutations=19)
     permutation_test(CPCA(1), np.vstack([X, Y[:14]]), background=Y, n_permutations=19)
-    # Only few different rows of counts are possible here. Equal rows are therefore likely, and do
-    # not show that the background was added to the foreground.
+    # Few different rows of counts are possible here. Equal rows are therefore likely, and do not
+    # show that the background was added to the foreground.
     counts = rng.poisson(1.0, size=(60, 2))
     permutation_test(CPCA(1), counts, background=counts[:40], n_permutations=19)

@@ -92,7 +92,7 @@ def test_without_contrast_it_is_kernel_pca_of_the_foreground() -> None:
     np.testing.assert_allclose(np.abs(ours.transform(new)), np.abs(theirs.transform(new)))
 
 
-# cPCA has negative contrast at high alpha.
+# Components of cPCA have negative contrast at high alpha, which gives a warning.
 @pytest.mark.filterwarnings("ignore:.*negative contrast")
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_only_kernel_cpca_separates_groups_that_differ_in_squares(seed: int) -> None:
