@@ -162,7 +162,7 @@ class LinearEmbedding(Embedding):
         return self.linear_map_.inverse_transform(X)
 
     def denoise(self, X: MatrixLike, *, offset: Offset = "foreground") -> FloatArray:
-        r"""Project rows on the components, which removes everything else from them.
+        r"""Project rows on the components, and remove everything else.
 
         .. math:: \hat x = V V^\top (x - \bar x) + \text{offset}
 

@@ -26,8 +26,8 @@ class LinearMap:
     projection : ndarray of shape (n_features, k)
         The matrix P.
     reconstruction : ndarray of shape (k, n_features), optional
-        The matrix R. A map without R has only the method `transform`. If R is the transpose of P
-        and has orthonormal rows, ``P R`` is an orthogonal projector.
+        The matrix R. Without it, `transform` is the only method that can be used. If R is the
+        transpose of P and has orthonormal rows, ``P R`` is an orthogonal projector.
     offsets : dict of ndarrays of shape (n_features,), optional
         Vectors that `denoise` can add to its result, by name.
 
@@ -228,7 +228,7 @@ class LinearMap:
     ) -> FloatArray:
         """Apply `function` to all rows, block by block.
 
-        Of the methods that take rows of features, only this one reads the data.
+        The methods that take rows with all features read them by this method only.
         """
         rows = rows_of(X)
         if rows.shape[1] != len(self.mean):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class ContrastData:
-    """A foreground, a background and what is known about their rows.
+    """Foreground and background, with the known facts about their rows.
 
     Parameters
     ----------
@@ -18,8 +18,8 @@ class ContrastData:
     background : ndarray of shape (m, D), float64
         Data that share the unwanted variation, with the same features in the same order.
     labels : ndarray of shape (n,)
-        Known group of each foreground row, as integers or strings. Labels serve to evaluate a
-        result; no method needs them.
+        Known group of each foreground row, as integers or strings. Labels are meant for the
+        evaluation of results. No method needs them.
     feature_names : tuple of str or None
         Names of the D features, if they have names.
     units : ndarray of shape (n,) or None

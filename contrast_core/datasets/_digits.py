@@ -54,7 +54,7 @@ def digits_on_photos(
     photographs. With 5000 frames, several hundred crops occur more than once and most crops
     overlap, so the frames of one photograph are not independent.
 
-    The papers used ImageNet pictures of grass, which must not be redistributed. The twelve
+    The papers used ImageNet pictures of grass, which cannot be redistributed. The twelve
     photographs here come with scikit-image and scikit-learn. The source and the licence of each
     photograph are listed in ``datasets/data``.
 

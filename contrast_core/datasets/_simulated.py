@@ -30,7 +30,7 @@ def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> C
     Parameters
     ----------
     random_state : int, Generator or None, default=0
-        Seed of the draw. The same integer gives the same data, to rounding, on every machine.
+        Seed of the draw. The same integer gives the same data on every machine, up to rounding.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def make_motion_sensors(
     n_foreground, n_background : int, default=2000
         Number of rows of each dataset, at least 2.
     random_state : int, Generator or None, default=0
-        Seed of the draw. The same integer gives the same data, to rounding, on every machine.
+        Seed of the draw. The same integer gives the same data on every machine, up to rounding.
 
     Returns
     -------
@@ -192,7 +192,7 @@ def make_sparse_groups(
     n_foreground, n_background : int, default=600
         Number of rows of each dataset, at least 4 in the foreground and 2 in the background.
     random_state : int, Generator or None, default=0
-        Seed of the draw. The same integer gives the same data, to rounding, on every machine.
+        Seed of the draw. The same integer gives the same data on every machine, up to rounding.
 
     Returns
     -------
@@ -250,7 +250,7 @@ def make_toy(
     n_foreground, n_background : int, default=200
         Numbers of rows, at least 2. If `n_foreground` is odd, label 0 has one more row.
     random_state : int, Generator or None, default=0
-        Seed of the draw. The same integer gives the same data, to rounding, on every machine.
+        Seed of the draw. The same integer gives the same data on every machine, up to rounding.
 
     Returns
     -------

@@ -27,7 +27,7 @@ def match_clusters(
         The two sets of rows in one centred space (see `pairing_basis`). Cosines are computed with
         respect to its origin.
     clusters, positive_clusters : array-like of shape (n,) and (m,)
-        The cluster of each row. Equal labels in both sets do not mean that clusters correspond.
+        The cluster of each row. Clusters with equal labels in both sets need not be matched.
 
     Returns
     -------

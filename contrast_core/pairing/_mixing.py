@@ -215,7 +215,7 @@ def _neighbor_weights(distances: NDArray[np.floating], perplexity: float) -> NDA
     squares -= squares.min(axis=1, keepdims=True)
     scale = squares.mean(axis=1, keepdims=True)
     squares /= np.where(scale > 0, scale, 1)
-    low, high = np.full(scale.shape, -20.0), np.full(scale.shape, 20.0)  # logarithms
+    low, high = np.full(scale.shape, -20.0), np.full(scale.shape, 20.0)  # bounds of the logarithm
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         weights = np.exp(-squares * np.exp(middle))

@@ -1,4 +1,4 @@
-"""Result of a pairing: the pairs, and the fraction of rows that they cover."""
+"""Result of a pairing, with the pairs and the fraction of rows that they cover."""
 
 from __future__ import annotations
 

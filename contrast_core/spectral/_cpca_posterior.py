@@ -78,7 +78,7 @@ class BinghamPosterior:
             The group `posterior` holds two variables for each chain and draw:
 
             - ``components`` (component, feature) is an orthonormal basis of the drawn subspace. The
-              posterior does not determine the basis, so it is the basis nearest to `components_`.
+              posterior does not determine the basis, so the basis nearest to `components_` is used.
             - ``feature_weights`` (component, feature) are the squares of the components, scaled as
               in the method `feature_weights`.
 

@@ -150,7 +150,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     >>> kernel.transform(mice.foreground).shape
     (270, 2)
 
-    A whole path, and views at its representatives, from the one factorisation:
+    A path of contrasts, and the estimators at its representatives, use the same factorisation:
 
     >>> mapped = kernel.foreground_moments_, kernel.background_moments_
     >>> path = contrast_path(mapped[0], background=mapped[1], alphas=[0, 1, 10, 100])
@@ -374,7 +374,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
 
 
 def _stack(foreground: Rows, background: Rows, *, dense: bool) -> Any:
-    """Return all rows in double precision, foreground first; as CSR if either dataset is sparse."""
+    """Stack all rows in double precision, foreground first; sparse rows give a CSR matrix."""
     parts = [foreground.load(), background.load()]
     if not (foreground.is_sparse or background.is_sparse):
         return np.vstack(parts).astype(np.float64, copy=False)

@@ -42,7 +42,7 @@ _ENOUGH_TO_JUDGE = 20  # the learning rate is checked once there are this many b
 
 
 class OnlineCPCAStar(ContrastStrength, LinearContrast):
-    r"""Contrastive PCA* from a stream of rows, without covariance matrices, in memory for k rows.
+    r"""Contrastive PCA* from a stream of rows, which needs memory for k rows and no covariances.
 
     The method updates feedforward weights W (k, D) and lateral weights M (k, k) by each row. Let
     :math:`\delta = 1` if the row is foreground and 0 if it is background, and let p be the share of
@@ -95,12 +95,12 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     directions_ : ndarray of shape (k, n_features)
         Estimates of the generalised eigenvectors.
     generalized_eigenvalues_ : ndarray of shape (k,)
-        Estimates of the generalised eigenvalues, descending: the eigenvalues of M divided by the
-        share of foreground rows.
+        Estimates of the generalised eigenvalues, descending. They are the eigenvalues of M divided
+        by the share of foreground rows.
     feedforward_weights_ : ndarray of shape (k, n_features)
-        W, for standardised rows.
+        The weights W, which apply to standardised rows.
     lateral_weights_ : ndarray of shape (k, k)
-        M, for standardised rows.
+        The weights M, which apply to standardised rows.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of the foreground and background rows seen so far. They are zero before the first row.
     n_steps_ : int
@@ -108,8 +108,9 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     beta_, strength_ : float
         The contrast strength used. If it was changed between calls, this is the latest value.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
-        The matrix ``components_.T`` maps centred rows to scores, and ``components_`` maps scores
-        back. Together with the mean, they are `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        `projection_` is ``components_.T`` and maps centred rows to scores. `reconstruction_` is
+        ``components_`` and maps scores back. With the mean, they form `linear_map_`, a
+        `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -145,8 +146,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
 
     *Streams.* Interleave foreground and background rows, because many rows of one kind in
     succession make the iteration forget the other kind. The first background row after t foreground
-    rows would have a weight of about t. The weight of a row is limited to :math:`1 /
-    (\eta\beta'|x|^2)`, beyond which its step would overshoot.
+    rows would have a weight 1/p of about t. Therefore the weight of a row is limited to :math:`1 /
+    (\eta\beta'|x|^2)`. With a larger weight, its step would overshoot.
 
     *Learning rate.* A step must not overshoot: :math:`\eta(\beta' |x|^2 / p + 1 - \beta')` must
     stay below 1. Here :math:`|x|^2` is the mean squared length of the standardised background rows,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from contrast_core._validation import FloatArray
 from contrast_core.rows import Rows
 
-_BLOCK_ELEMENTS = 2**20  # 8 MB of float64: the rows of a pass are gathered block by block
+_BLOCK_ELEMENTS = 2**20  # number of elements of a block of rows, 8 MB in float64
 _TINY, _HUGE = 1e-280, 1e300  # limits of sums of squares that keep full precision
 
 

@@ -128,8 +128,8 @@ class PCAPlusPlus(PositivePairEmbedding):
 
     There are three ways to compute the s eigenpairs of S, which are equally exact:
 
-    - S is formed if the rows of both views, or the features, number at most 3,000. If there are
-      fewer rows than features, S is formed in the span of the rows.
+    - S is formed if there are at most 3,000 features, or at most 3,000 rows in both views together.
+      If there are fewer rows than features, S is formed in the span of the rows.
     - Larger data are solved by products with the rows, if there is a gap between the eigenvalues s
       and s + 1.
     - Otherwise, a matrix with at most 10,000 rows is formed.
