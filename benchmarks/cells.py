@@ -1,4 +1,4 @@
-"""Time and memory of contrastive PCA of many sparse cells, compared with `sc.pp.pca`.
+"""Compare contrastive PCA of many sparse cells with `sc.pp.pca` in time and memory.
 
 All datasets have 2,000 genes. `tl.cpca` runs at one alpha and at the automatic alpha. Its
 foreground is all cells, and its background is the control cells. `sc.pp.pca` runs with scanpy's

@@ -1,4 +1,4 @@
-"""Moments and a path of 41 contrasts on a GPU, compared with the processor.
+"""Compare a GPU with the processor in computing moments and a path of 41 contrasts.
 
     # n = m = 200,000, D = 2000; takes a few minutes and 10 GB of host and of device memory
     python -m benchmarks.gpu

@@ -1,4 +1,4 @@
-"""Time and memory for a stored image of 10,000 x 10,000 pixels and a recording of 2,000 frames.
+"""Measure time and memory for an image of 10,000 x 10,000 pixels and a recording of 2,000 frames.
 
     python -m benchmarks.large_images [image] [recording]
 

@@ -1,4 +1,4 @@
-"""Speed and memory of the napari plugin, and whether its window stays responsive.
+"""Measure speed and memory of the napari plugin, and whether its window stays responsive.
 
     python -m benchmarks.napari_live live memory
     xvfb-run -a -s "-screen 0 1600x1000x24 -noreset" python -m benchmarks.napari_live window

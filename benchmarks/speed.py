@@ -1,4 +1,4 @@
-"""Speed on dense data, compared with peers, plain eigenproblems and plain matrix products.
+"""Compare the speed on dense data with peers, plain eigenproblems and plain matrix products.
 
 Times are CPU seconds on one BLAS thread; short times are medians of three runs. The two
 computations of a ratio alternate in the same process, so that a busy machine does not distort it.

@@ -134,7 +134,7 @@ def one_direction(report: Report) -> None:
 
 
 def truncation(report: Report) -> None:
-    """Fig. 2b: errors without truncation at D/n = 0.9, and over the rank at D/n = 1.
+    """Fig. 2b: errors without truncation at D/n = 0.9, and for several ranks at D/n = 1.
 
     The paper does not give the variances, so they are chosen here.
     """

@@ -359,13 +359,13 @@ def missing(report: Report) -> None:
 
 
 def mice_with_gaps(report: Report) -> None:
-    """Figs. 13 and 14 (Sec. 7.3.2): the paper's mice, 20, 60 and 90% removed, five masks.
+    """Figs. 13 and 14 (Sec. 7.3.2): the paper's mice with 20, 60 and 90% of the values removed.
 
-    Each dataset is standardised by its observed values, and d = 2. Two values of gamma' are used:
-    0.2 as in the paper, and half of the gamma_max_ of the rows without gaps. Silhouettes are
-    computed from the unscaled posterior means of all 270 foreground rows. For the paper's form
-    these are the posterior means given the rows before values were removed. For the other forms
-    they are the posterior means given the remaining values.
+    There are five random masks of each share. Each dataset is standardised by its observed values,
+    and d = 2. Two values of gamma' are used: 0.2 as in the paper, and half of the gamma_max_ of the
+    rows without gaps. Silhouettes are computed from the unscaled posterior means of all 270
+    foreground rows. For the paper's form these are the posterior means given the rows before values
+    were removed. For the other forms they are the posterior means given the remaining values.
     """
     raw = load_mouse_protein(raw=True)
     levels, behind, labels = raw.foreground, raw.background, raw.labels

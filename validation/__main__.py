@@ -1,4 +1,4 @@
-"""Studies of what the statistics claim: `python validation [NAME ...]`.
+"""Studies that check the claims of the statistics: `python validation [NAME ...]`.
 
 The studies measure how often each test rejects where there is no effect (level) and where there is
 one (power), and how often an interval contains the true value (coverage). They also compare the

@@ -1,9 +1,9 @@
-"""Level and power of the tests, and the accuracy of the estimates, on simulated and real data.
+"""Measure level and power of the tests, and accuracy of the estimates.
 
     python -m validation.significance [rows] [units] [shifts] [false_findings] [ratios] [dimensions]
 
-Studies of level and power draw 1,000 simulated datasets; the variable SETS sets another number. The
-level is 5% everywhere.
+The data are simulated, except those with known groups. Studies of level and power draw 1,000
+datasets; the environment variable SETS sets another number. The nominal level is 5% everywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Removal of structured background from single images, real and simulated.
+"""Measure how well structured background is removed from single images, real and simulated.
 
     CONTRAST_DATA=... python -m validation.structured_background [milled] [strong_lines]
 

@@ -23,7 +23,7 @@ _HELD_OUT_SEED = 0  # seed of every evaluation, so that epochs differ only by th
 
 
 class State(NamedTuple):
-    """State of a training, with which it continues as if it had not been interrupted.
+    """State from which a training continues as if it had not been interrupted.
 
     weights : dict of ndarrays
         Weights of the last epoch, which need not be the best ones.

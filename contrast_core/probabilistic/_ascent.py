@@ -1,4 +1,4 @@
-"""Accelerated ascent to a maximum by a monotone fixed-point map, such as that of EM."""
+"""Maximisation by an accelerated map that never lowers the objective, such as a step of EM."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class LatentModel(ScoreMixin, MomentContrast):
 
     @property
     def _option(self) -> str:
-        """The parameter that selected noise that is not normal, written as in a call."""
+        """Option that selected the noise, as written in a call, such as ``robust='rows'``."""
         return "noise='counts'" if self._tails == "counts" else f"robust={self._tails!r}"
 
     @property

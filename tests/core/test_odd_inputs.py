@@ -1,4 +1,4 @@
-"""Tests of unusual data: every kind for the reader of data, a few for each public function.
+"""Tests of unusual data: one function with every kind, the other functions with a few kinds.
 
 Valid data must give the results of plain arrays. Invalid data must be refused by a check of this
 package, whose message names the argument and shows what was given. NumPy's warnings are errors, and
