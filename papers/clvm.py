@@ -59,11 +59,9 @@ def mice(report: Report) -> None:
 def cells(report: Report) -> None:
     """Figs. 2 and 8: separation of cells by a fit to the other half of the cells.
 
-    There are five random halvings.
-
     The paper's bone marrow cells are not available. This study uses blood cells with and without
-    interferon (Kang et al. 2018). The measures are the adjusted Rand index of two clusters and the
-    accuracy of 5 nearest neighbours.
+    interferon (Kang et al. 2018), and five random halvings of them. The measures are the adjusted
+    Rand index of two clusters and the accuracy of 5 nearest neighbours.
     """
     data, found, kept = kang_cells(), [], []
     for seed in range(5):

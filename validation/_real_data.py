@@ -69,7 +69,7 @@ def nulls(data: Path | None) -> list[Callable[[np.random.Generator], Task]]:
     """Return functions that draw datasets without an effect from a random generator.
 
     The foregrounds are randomly chosen mice, the control wells of half of the plates, and the cells
-    of ten guides without effect. The background of these cells are cells with non-targeting guides.
+    of ten guides without effect. For these cells the background is cells with non-targeting guides.
     """
     task = mice()
     animals = np.concatenate([task.units, task.background_units])

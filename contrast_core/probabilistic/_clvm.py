@@ -63,9 +63,9 @@ class CLVM(LatentModel):
     the rows. Missing values, `robust`, `sparsity` (which selects features) and `ard` (which selects
     shared dimensions) can be combined.
 
-    ``inference="vi"`` maximises the variational bound by stochastic gradients. It serves counts,
-    and robust fits to data that are not in memory. It starts from the solution that EM finds. It is
-    slower and less exact, so prefer ``"em"`` wherever both apply.
+    ``inference="vi"`` maximises the variational bound by stochastic gradients. Counts need it, and
+    so do robust fits to data that are not in memory. It starts from the solution that EM finds. It
+    is slower and less exact, so prefer ``"em"`` wherever both are possible.
 
     Parameters
     ----------
@@ -261,8 +261,8 @@ class CLVM(LatentModel):
     (n(D - t) + mD)`.
 
     The noise has the same variance in every feature. If the units of the features are arbitrary,
-    standardise each dataset on its own first. Background variation beyond k shared dimensions
-    counts as noise: if k is too small, W finds variation that both datasets have. If k is too
+    standardise each dataset on its own first. If k is too small, the background variation beyond k
+    shared dimensions counts as noise, and W finds variation that both datasets have. If k is too
     large, S explains variation that only the foreground has. On the mouse data any k from 1 to 8
     separates the groups. The weight of a dataset in the likelihood is its number of rows, or the
     total weight of its rows. The weight of several backgrounds is their total number of rows.

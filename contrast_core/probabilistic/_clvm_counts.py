@@ -79,8 +79,8 @@ class NormalPosteriors(NamedTuple):
 def count_bound(counts: Any, model: CountModel, found: NormalPosteriors) -> Any:
     """Return a lower bound of the log-probability of each row, (n,), given its posterior.
 
-    The bound needs the expectation of ``log(1 + exp(psi))`` for each entry, where psi is normal.
-    Quadrature computes it.
+    For each entry the bound needs the expectation of ``log(1 + exp(psi))``, where psi is normal. It
+    is computed by quadrature.
     """
     xp = namespace(counts)
     loadings, r, k = model.loadings, xp.exp(model.log_dispersion), model.loadings.shape[1]
@@ -101,7 +101,8 @@ def count_posteriors(
 ) -> NormalPosteriors:
     """Return the normal posteriors, with full covariances, that maximise the bound.
 
-    Newton's method updates the means. The covariances follow from the expected curvature there.
+    Newton's method updates the means. The covariances are computed from the expected curvature of
+    the log-probability at these means.
 
     Parameters
     ----------

@@ -44,9 +44,9 @@ class Scales(NamedTuple):
     def updated(self, squares: FloatArray, n_salient: int, scale: float = 1.0) -> Scales:
         """Return the scales given the expected squared lengths of the rows of W, (size,).
 
-        `scale` is the scale of the half-Cauchy prior of tau. The square of a half-Cauchy
-        variable is inverse gamma given an auxiliary inverse gamma variable. The posterior of that
-        variable is updated as well.
+        `scale` is the scale of the half-Cauchy prior of tau. The square of a half-Cauchy variable
+        has an inverse gamma distribution whose rate is itself a random variable, the auxiliary
+        variable. The posterior of the auxiliary variable is updated as well.
         """
         local = self.local_shape / self.local_rate
         of_all = self.global_shape / self.global_rate

@@ -173,7 +173,7 @@ class Likelihood(ABC):
         Raises
         ------
         ValueError
-            If the likelihood is unbounded: the noise variance goes to zero.
+            If the likelihood is unbounded, so that the noise variance goes to zero.
         """
         unit, smooth = start.model.noise**0.5, self.has_gradient and prior.smooth
 
