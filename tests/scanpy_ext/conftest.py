@@ -1,4 +1,4 @@
-"""Shared fixtures: simulated cells with a known answer, real cells, a check for side effects."""
+"""Shared fixtures: simulated cells, real cells, and a check for side effects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from anndata import AnnData
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-# Warnings of anndata about its own changes, or about changes that it does not follow yet.
+# Warnings that anndata causes and that the tests cannot avoid.
 THIRD_PARTY_WARNINGS = [
     # The default format of write_zarr: https://anndata.readthedocs.io/en/stable/release-notes/
     "ignore:Writing zarr v2 data:UserWarning",
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def same(a: object, b: object) -> bool:
-    """Return whether two values that an AnnData can hold are equal, nested ones included."""
+    """Return whether two values from an AnnData are equal; dictionaries are compared deeply."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if sp.issparse(a) and sp.issparse(b):
@@ -69,10 +69,11 @@ def untouched() -> Callable[[AnnData], AbstractContextManager[None]]:
 
 @pytest.fixture
 def cells() -> AnnData:
-    """Return 200 cells × 12 genes.
+    """Return 200 cells with 12 genes.
 
-    Gene 0 varies most, gene 1 separates stim from ctrl, and gene 2 varies in stim. PCA finds
-    gene 0. The contrast of all cells with ctrl finds gene 1, then gene 2.
+    Gene 0 varies most, gene 1 separates stim from ctrl, and gene 2 varies more in stim than in
+    ctrl. The first component of PCA is gene 0. If all cells are the foreground and ctrl is the
+    background, the first contrastive component is gene 1, and the second one is gene 2.
     """
     rng = np.random.default_rng(0)
     stim = np.repeat([False, True], 100)
@@ -106,5 +107,5 @@ def kang_session() -> AnnData:
 
 @pytest.fixture
 def kang(kang_session: AnnData) -> AnnData:
-    """Return labelled cells of two donors, as log1p of counts per 10,000."""
+    """Return real labelled cells of two donors; values are log1p of counts per 10,000."""
     return kang_session.copy()

@@ -41,13 +41,16 @@ def check(adata, **arguments):
 
 
 def apart(adata):
-    """Return arguments for treated cells against controls, with no controls in the foreground."""
+    """Return the arguments of a contrast whose foreground holds treated cells only."""
     stim = (adata.obs["condition"] == "stim").to_numpy()
     return {"groupby": None, "reference": None, "foreground": stim, "background": ~stim}
 
 
 def test_one_donor_against_another_is_not_one(kang):
-    """Compare control cells of two donors: ratios are 1.1 to 1.4, far below the contrast's."""
+    """Compare control cells of two donors.
+
+    The ratios are 1.1 to 1.4, less than a fifth of the ratio of the contrast.
+    """
     kang.obs["control"] = (kang.obs["condition"] == "ctrl").to_numpy()
     design = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
     with pytest.warns(ContrastWarning, match="no donor has cells in both sets"):
@@ -62,7 +65,10 @@ def test_one_donor_against_another_is_not_one(kang):
 
 
 def test_a_contrast_within_donors_is_judged_by_relabelling_them(design):
-    """Check six donors that differ more than the treatment changes them; p is at least 1/64."""
+    """Check six donors whose differences are larger than the effect of the treatment.
+
+    There are 64 relabellings, so the smallest possible p-value is 1/64.
+    """
     rng = np.random.default_rng(0)
     donor = np.arange(400) // 4 % 6
     design.obs["donor"] = [f"d{i}" for i in donor]
@@ -83,7 +89,7 @@ def test_a_contrast_within_donors_is_judged_by_relabelling_them(design):
 
 
 def test_cells_that_are_sequenced_less_deeply_are_told(kang):
-    """Compare control cells of one donor; half of them are thinned to three tenths."""
+    """Compare control cells of one donor; half of them keep only three tenths of their counts."""
     counts = kang[(kang.obs["donor"] == "101") & (kang.obs["condition"] == "ctrl")].copy()
     rng = np.random.default_rng(0)
     thin = rng.random(counts.n_obs) < 0.5
@@ -99,7 +105,7 @@ def test_cells_that_are_sequenced_less_deeply_are_told(kang):
     assert counts.uns["contrast_check"]["sound"] == "no"
 
 
-# The stimulated cells alone have nothing to find, which gives a warning about the ratio.
+# The stimulated cells alone hold no contrast, so there is a warning about the ratio.
 @pytest.mark.filterwarnings("ignore:.*ratio")
 def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
     design.obs["donor"] = [f"d{i // 2 % 5}" for i in range(400)]
@@ -110,7 +116,7 @@ def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
         names, times = np.unique([pair[place] for pair in nulls], return_counts=True)
         assert len(names) == 5
         assert times.max() - times.min() <= 1
-    # The null contrasts also have controls in the foreground, as the contrast of all cells has.
+    # As in the contrast of all cells, the foreground of the null contrasts contains controls.
     alone = check(design, **apart(design))["ratios"]
     together = result["ratios"]["relative"].iloc[1:]
     assert together.median() < alone["relative"].iloc[1:].median()
@@ -123,7 +129,7 @@ def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
 
 
 def test_donors_that_can_be_relabelled_decide_by_one_p_value(design):
-    """Check six donors with cells on both sides, for which the smallest p-value is 1/64."""
+    """Check six donors with cells on both sides; the smallest possible p-value is 1/64."""
     design.obs["donor"] = [f"d{i // 4 % 6}" for i in range(400)]
     result = check(design)
     assert result["p_value"] <= 2 / 64
@@ -171,9 +177,9 @@ def test_a_sound_design_passes_and_what_was_not_checked_is_unknown(design):
 
 
 def without(adata, *, donor=None, kind=None, condition="ctrl", keep=0):
-    """Return the cells without those of a donor or type in one condition.
+    """Return the cells after removing the cells of a donor or type in one condition.
 
-    The first `keep` of these cells stay.
+    The first `keep` of the cells to remove are kept.
     """
     gone = (adata.obs["condition"] == condition).to_numpy(copy=True)
     for column, level in (("donor", donor), ("type", kind)):
@@ -183,7 +189,7 @@ def without(adata, *, donor=None, kind=None, condition="ctrl", keep=0):
     return adata[~gone].copy()
 
 
-# Three donors are few for a split, which gives a warning about the ratio.
+# There are only three donors to split, so there is a warning about the ratio.
 @pytest.mark.filterwarnings("ignore:.*ratio")
 def test_small_faults_are_told_without_a_verdict(design):
     rare = np.flatnonzero(design.obs["condition"] == "stim")[:6]  # 1.5% of the foreground
@@ -198,9 +204,9 @@ def test_small_faults_are_told_without_a_verdict(design):
 
 
 def test_many_fine_types_missing_together_are_told(design):
-    """Check 240 types with less than 1% of the cells each.
+    """Check 240 small cell types, each with less than 1% of the cells.
 
-    The background lacks the fine types of monocytes.
+    The background lacks all small types of monocytes.
     """
     rng = np.random.default_rng(1)
     drawn = rng.integers(400, size=1600)
@@ -215,7 +221,7 @@ def test_many_fine_types_missing_together_are_told(design):
 
 @pytest.mark.slow
 def test_genes_chosen_on_one_side_of_real_cells(kang):
-    """Compare genes chosen on the cells of one condition, on all cells, and by scanpy."""
+    """Compare three choices of genes: on the cells of one condition, on all cells, by scanpy."""
     stim, dense = (kang.obs["condition"] == "stim").to_numpy(), kang.X.toarray()
 
     def largest(cells):

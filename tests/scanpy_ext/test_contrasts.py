@@ -19,7 +19,7 @@ DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 def study(
     sizes: dict[str, int], responds: str | None = None, seed: int = 0, n_donors: int = 5
 ) -> anndata.AnnData:
-    """Return log counts of cell types; in treated cells of `responds`, five genes are raised."""
+    """Return log counts of cells; treated cells of type `responds` have five genes raised."""
     rng = np.random.default_rng(seed)
     kind = np.repeat(list(sizes), list(sizes.values()))
     n, d = len(kind), 60
@@ -41,9 +41,9 @@ SIZES = {"a": 1500, "b": 800, "c": 400, "d/e": 200, "f": 100, "g": 60}
 
 
 def test_real_blood_cells(contrast_data: Any) -> None:
-    """Check the interferon response of blood cells: monocytes have the strongest response.
+    """Check the interferon response of blood cells.
 
-    Every type with at least three donors has a p-value.
+    Monocytes respond most. Every type with at least three donors has a p-value.
     """
     adata = anndata.read_h5ad(contrast_data / "kang_pbmc" / "kang_5donors.h5ad")
     totals = np.asarray(adata.X.sum(axis=1)).ravel()
@@ -62,9 +62,9 @@ def test_real_blood_cells(contrast_data: Any) -> None:
 
 
 def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> None:
-    """Use a level whose interval lies just above 1 by chance; it must not be ranked first.
+    """Check that a level whose interval is just above 1 by chance is not ranked first.
 
-    With six levels, one table in eight has such an interval by chance.
+    Without any response, one table of six levels in eight has such an interval.
     """
     ratios = {"a": 1.007, "b": 0.99, "c": 1.0, "d": 1.0, "e": 1.5, "f": 1.0}
     table = pd.DataFrame.from_dict(
@@ -79,7 +79,7 @@ def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> No
     assert list(_responses._sorted(table.copy(), p_values).index[:2]) == ["e", "a"]
     assert _responses._sorted(table.copy(), p_values | {"a": 0.001}).index[0] == "a"
     surely = p_values | {"a": 0.001, "b": 0.001}
-    # The interval of b contains 1.
+    # Level b has a small p-value too, but its interval contains 1.
     assert list(_responses._sorted(table.copy(), surely).index[:2]) == ["a", "e"]
     assert _responses._sorted(table.copy(), p_values)["p_adjusted"].isna().all()
 
@@ -94,7 +94,7 @@ def test_the_type_that_responds_comes_first_whatever_its_size(responds: str) -> 
     for seed in range(3):
         table = table_of(study(SIZES, responds, seed))
         assert table.index[0] == responds
-        # The interval of 60 cells, 30 of them treated, contains 1 in some draws.
+        # Type f has only 60 cells, 30 of them treated, so its interval can contain 1 by chance.
         assert responds == "f" or table["ratio_low"].iloc[0] > 1
         named = [word.split(" ")[0] for word in table["top_genes"].iloc[0].split(", ")]
         assert set(named[:3]) <= {f"gene{i}" for i in range(5)}
@@ -125,7 +125,7 @@ def test_donors_give_p_values_that_are_adjusted_over_the_levels() -> None:
     assert table.loc["b", "p_adjusted"] < 0.05
     assert table.loc["b", "p_adjusted"] == pytest.approx(2 * table.loc["b", "p_value"])
     assert table.loc["a", "p_value"] > 0.05
-    assert table.loc["a", "left_out"] == "d0"  # for this type, donor d0 has no treated cells
+    assert table.loc["a", "left_out"] == "d0"  # donor d0 has no treated cells of type a
     assert table.loc["a", "n_foreground_donors"] == 4
     assert table.loc["b", ["left_out", "interval"]].to_list() == ["", "over donors"]
     assert np.isnan(table.loc["c", "ratio"])

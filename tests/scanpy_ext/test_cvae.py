@@ -17,7 +17,7 @@ REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 
 @pytest.fixture
 def counted():
-    """Return counts of 300 cells; three genes have higher rates in treated cells."""
+    """Return counts of 300 cells, in which three genes have higher rates in treated cells."""
     rng = np.random.default_rng(0)
     treated = np.arange(300) % 2 == 1
     rates = rng.gamma(2.0, 1.0, size=(300, 1)) * rng.gamma(2.0, 1.0, size=20)
@@ -37,7 +37,7 @@ def run(adata, **options):
 
 
 def test_several_conditions_are_told_apart_and_controls_lie_between(counted):
-    """Check two drugs, which change different genes, in one foreground."""
+    """Check a foreground with two drugs that change different genes."""
     rng = np.random.default_rng(1)
     dense = counted.layers["counts"].toarray()
     other = np.arange(300) % 4 == 0  # half of the controls get the second drug
@@ -52,7 +52,8 @@ def test_several_conditions_are_told_apart_and_controls_lie_between(counted):
         np.argmin([np.linalg.norm(scores - c, axis=1) for c in centres.values()], axis=0)
     ]
     assert (nearest == condition).mean() > 0.85
-    # Along the line between the means of the two drugs, the mean of the controls is in between.
+    # The mean of the controls, projected on the line through the means of the two drugs, must lie
+    # between these means.
     axis = centres["stim"] - centres["other"]
     places = {name: centre @ axis for name, centre in centres.items()}
     assert places["other"] < places["ctrl"] < places["stim"]
@@ -80,7 +81,7 @@ def test_the_slots_hold_what_the_core_computed(counted, tmp_path):
     lines = {line.get_label(): line for line in axis.lines}
     np.testing.assert_array_equal(lines["held out"].get_ydata(), result["held_out_loss"])
     assert list(lines["kept"].get_xdata()) == [result["best_epoch"]] * 2
-    # From a file, minibatches come in another order, so the losses are equal only approximately.
+    # The minibatches of a file have another order, so the losses are only approximately equal.
     run(again, n_shared=3, key_added="other")
     found = again.uns["other"]["held_out_loss"]
     np.testing.assert_allclose(found, result["held_out_loss"], rtol=0.03)

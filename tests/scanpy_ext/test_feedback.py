@@ -1,4 +1,4 @@
-"""Tests that a warning points at the line that called scanpy_ext, whatever package warns."""
+"""Tests that each warning points at the line that called scanpy_ext."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import scanpy_ext as cx
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 USED = np.arange(12) > 2
 
-# These warnings concern pairs that share little.
+# The pairs of simulated cells share little, which causes warnings.
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 
@@ -22,7 +22,7 @@ LINEAR = ("cpca", "cpca_star", "pcpca", "clvm")
 def test_a_result_goes_with_its_genes(cells, name, untouched, tmp_path):
     cells.X[:, 5] += 20  # no other gene has this mean
     getattr(cx.tl, name)(cells, **REFERENCE, n_comps=1, mask_var=USED)
-    assert list(cells.var.columns) == []  # a result has one key and adds no columns
+    assert list(cells.var.columns) == []  # the methods add no columns
     shared = {"PCs_clvm_shared"} if name == "clvm" else set()
     assert set(cells.varm) == {f"PCs_{name}", f"PCs_{name}_fit"} | shared
     assert next(iter(cells.obsm)) == f"X_{name}"
@@ -65,7 +65,7 @@ def test_a_result_goes_with_its_genes(cells, name, untouched, tmp_path):
 
 @pytest.mark.parametrize("key", ["spatial", "neighbors", "pca", "X_pca", "PCs"])
 def test_nothing_of_another_package_is_replaced(cells, key, untouched):
-    """Check the slots of scanpy and squidpy, for each slot that a result uses."""
+    """Use the names of slots of scanpy and squidpy as `key_added`."""
     cells.obsm["spatial"] = cells.obsm["X_pca"] = cells.X[:, :2]
     cells.varm["PCs"] = np.ones((12, 2))
     cells.uns["neighbors"] = {"params": {"method": "umap"}}
@@ -85,7 +85,7 @@ def test_nothing_of_another_package_is_replaced(cells, key, untouched):
 
 def test_a_result_is_replaced_whole_by_its_own_kind_only(cells):
     for _ in range(2):
-        cx.tl.cpca_star(cells, **REFERENCE, key_added="mine")  # a function replaces its own result
+        cx.tl.cpca_star(cells, **REFERENCE, key_added="mine")  # replaced in the second round
         cx.tl.project(cells, cells, key="mine", key_added="again")
     cx.tl.pca_pp(cells, **REFERENCE, n_comps=1, key_added="mine")
     assert "cap" in cells.varm["mine_fit"]
@@ -97,7 +97,7 @@ def test_a_result_is_replaced_whole_by_its_own_kind_only(cells):
     new = cells.copy()
     cx.tl.project(new, cells, key="mine", key_added="again")
     np.testing.assert_allclose(new.obsm["again"], cells.obsm["mine"], atol=1e-4)
-    joined = anndata.concat([cells[:90], cells[90:]])  # the concatenation has no `.uns`
+    joined = anndata.concat([cells[:90], cells[90:]])  # anndata.concat drops `.uns`
     with pytest.raises(ValueError, match=r"obsm\['mine'\] would be replaced"):
         cx.tl.cpca(joined, **REFERENCE, key_added="mine")
     with pytest.raises(ValueError, match=r"is the name of the results of scanpy_ext\.tl\.pcpca"):

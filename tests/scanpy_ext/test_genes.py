@@ -33,12 +33,12 @@ def test_they_are_those_of_largest_variance(kind: Any) -> None:
 def test_the_variance_lost_by_highly_variable_genes_is_told() -> None:
     adata = AnnData(counts())
     variance = np.asarray(adata.X).var(axis=0)
-    # These genes have the least variance.
+    # Mark the 15 genes with the least variance.
     adata.var["highly_variable"] = np.argsort(np.argsort(variance)) < 15
     with pytest.warns(ContrastWarning, match=r"100% of the 10 genes .* mask_var='most_variable'"):
         cx.pp.genes_by_variance(adata, 10)
     adata.var["highly_variable"] = True
-    cx.pp.genes_by_variance(adata, 10)  # there is no reason for a warning
+    cx.pp.genes_by_variance(adata, 10)  # this call must not warn
     with pytest.warns(ContrastWarning, match="raw counts"):
         cx.pp.genes_by_variance(AnnData(np.round(np.expm1(counts()))), 10)
 

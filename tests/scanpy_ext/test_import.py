@@ -1,4 +1,4 @@
-"""Tests that importing is cheap, plotting is imported lazily, and mathematics is in the core."""
+"""Tests of imports: few packages at first, plotting when it is used, no linear algebra."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_computing_loads_no_plots():
 
 
 def test_mathematics_is_in_the_core_or_in_a_library():
-    """Check that the package imports no linear algebra: of SciPy only sparse and stats."""
+    """Check that the package imports only `sparse` and `stats` of SciPy, and no linear algebra."""
     allowed = {"scipy.sparse", "scipy.stats"}
     for path in (Path(__file__).parents[2] / "scanpy_ext").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -16,7 +16,7 @@ from contrast_core.linalg import subspace_error
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 DONORS = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
-# For each method: the same fit by the core, the options of `tl`, and the entries of `.uns`.
+# For each method: the estimator of the core, the options of `tl`, and the entries of `.uns`.
 CORE = {
     "cpca": (CPCA(3, alpha=0.5), {"alpha": 0.5}, ["alpha", "contrastive_eigenvalues"]),
     "cpca_star": (CPCAStar(3), {}, ["beta", "generalized_eigenvalues"]),
@@ -74,7 +74,7 @@ def test_kernel_cpca_holds_what_the_core_computed(cells):
         cells.obsm["X_kernel_cpca"], model.transform(cells.X), rtol=1e-5, atol=1e-5
     )
     assert "PCs_kernel_cpca" not in cells.varm
-    # The default coefficient of the kernel is adapted to the units of the data.
+    # The default coefficient of the kernel depends on the units of the data.
     other = cells.copy()
     other.X = sp.csr_matrix(other.X * 10)
     for adata in (cells, other):
@@ -103,9 +103,9 @@ def test_on_top_of_an_embedding(cells, name):
 
 
 def test_every_method_finds_the_interferon_response(kang):
-    """Check the unscaled silhouette by condition for donor 101.
+    """Check the silhouette score by condition for donor 101, on values that are not scaled.
 
-    PCA has 0.29; the best value over the grid is 0.56.
+    PCA has 0.29, and the best score over the grid of strengths is 0.56.
     """
     foreground = kang.obs["donor_101"].to_numpy()
     cx.tl.cpca(kang, **DONORS, alpha=0.0, key_added="pca")
@@ -140,7 +140,7 @@ def test_denoising_follows_the_fits_layer_and_genes(cells, untouched):
     assert np.linalg.matrix_rank(centred) == 2
 
 
-@pytest.mark.parametrize("n", [4096, 4097, 8193])  # sizes near multiples of the block size
+@pytest.mark.parametrize("n", [4096, 4097, 8193])  # near multiples of the block size
 def test_every_cell_is_denoised(n):
     adata = AnnData(np.random.default_rng(0).normal([5, 0, 1], size=(n, 3)))
     adata.obs["condition"] = np.where(np.arange(n) % 2, "stim", "ctrl")
@@ -151,14 +151,14 @@ def test_every_cell_is_denoised(n):
     np.testing.assert_allclose(adata.layers["denoised"], expected)
 
 
-# These warnings concern pairs that share only noise.
+# The pairs share only noise, which causes warnings.
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("name", [*CORE, "pca_pp", "pca_plus"])
 def test_projecting_the_same_cells_gives_their_scores(cells, name):
     getattr(cx.tl, name)(cells, **REFERENCE, n_comps=1, mask_var=np.arange(12) > 2)
     for matrix in (cells.X, sp.csr_matrix(cells.X)):
         new = AnnData(matrix, obs=cells.obs, var=pd.DataFrame(index=cells.var_names))
-        # The new cells have another order and lack the unused genes.
+        # The genes of the new cells are reversed, and the genes that are not in use are missing.
         new = new[10:, ::-1][:, :9].copy()
         cx.tl.project(new, cells[:0], key=name)
         np.testing.assert_allclose(

@@ -16,7 +16,7 @@ USED = np.arange(12) > 2
 
 @pytest.fixture
 def gappy(cells):
-    """Return cells with a layer in which a fifth of the values is missing."""
+    """Return cells with a layer in which a fifth of the values are missing."""
     gone = np.random.default_rng(0).random(cells.shape) < 0.2
     cells.layers["levels"] = np.where(gone, np.nan, cells.X)
     return cells
@@ -63,7 +63,7 @@ def test_a_layer_with_missing_values_is_fitted_and_filled_in_as_the_core_does(ga
     assert gappy.uns["impute"]["imputed_std"] == {"key": "pcpca", "values": "std"}
     gappy.write_h5ad(tmp_path / "cells.h5ad")
     again = anndata.read_h5ad(tmp_path / "cells.h5ad")
-    cx.tl.impute(again, return_std=True)  # replaces its own layers, also after reading from a file
+    cx.tl.impute(again, return_std=True)  # replaces layers read from a file
     np.testing.assert_array_equal(again.layers["imputed"], gappy.layers["imputed"])
 
 

@@ -15,7 +15,10 @@ from contrast_core.pairing import ilisi, kbet
 
 
 def embedded(n: int, seed: int = 0) -> AnnData:
-    """Return two types in two conditions, which are mixed in X_mixed and separate in X_apart."""
+    """Return two cell types in two conditions.
+
+    The conditions are mixed in `X_mixed` and separate in `X_apart`.
+    """
     rng = np.random.default_rng(seed)
     kind, condition = rng.integers(0, 2, n), rng.integers(0, 2, n)
     adata = AnnData(shape=(n, 0))
@@ -29,7 +32,10 @@ def embedded(n: int, seed: int = 0) -> AnnData:
 
 @pytest.mark.slow
 def test_more_cells_than_scanpy_takes_for_few() -> None:
-    """Check the exact search; from 8,192 cells on, scanpy would use pynndescent by default."""
+    """Check that the search of neighbours is exact for many cells.
+
+    From 8,192 cells on, scanpy would use the approximate search of pynndescent by default.
+    """
     report = cx.get.mixing_report(
         embedded(9_000), "condition", "cell_type", reps="X_mixed", n_seeds=1, resolution=0.05
     )
@@ -69,9 +75,10 @@ def test_scores_of_neighbours_tell_mixed_from_apart() -> None:
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
 def test_they_are_what_their_papers_define(share: float) -> None:
-    """Compute the scores cell by cell, with root finding and SciPy's test.
+    """Compare the scores with a computation cell by cell, from the formulas of the papers.
 
-    The conditions are partly separated.
+    It uses root finding for the perplexity and SciPy's chi-squared test. The conditions are partly
+    separated.
     """
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(200, 3))

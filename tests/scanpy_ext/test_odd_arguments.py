@@ -23,7 +23,7 @@ STEM = ["ctrl", "stim"] * (N // 2)
 HALF = np.arange(N) < N // 2
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 PAIRED = REFERENCE | {"donor": "donor", "n_comps": 3, "n_neighbors": 2}
-# Columns with two conditions, most of whose levels are not strings.
+# Columns with two conditions; most of them have levels that are not strings.
 LEVELS: dict[str, tuple[Any, Any]] = {
     "categories": (pd.Categorical(STEM), "ctrl"),
     "a category without cells": (pd.Categorical(STEM, ["ctrl", "stim", "x"]), "ctrl"),
@@ -73,7 +73,7 @@ def test_levels_of_any_kind_give_the_same(kind: str) -> None:
     apart = {"groupby": None, "reference": None, "foreground": HALF, "background": ~HALF}
     found = contrasted(cells(odd=values), within="odd", **apart)
     expected = contrasted(cells(), within="condition", **apart)
-    # The order of the levels changes the rounding.
+    # Levels in another order change the rounding errors.
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
@@ -107,13 +107,14 @@ def test_columns_without_levels_are_refused(name: str, untouched: Any) -> None:
 
 NO_NAMES = [["a"], {}, np.array([1, 2]), 3, 2.5, 10**400, len, "no"]
 NO_FLAGS = ["yes", None, 1, [True], np.array([1, 2])]
-# Invalid sizes of gene lists; a size above the number of genes is valid.
+# Invalid lengths of gene lists. A length above the number of genes is valid.
 NO_SIZES = ["3", 2.5, 0, -1, True, [3], np.nan]
 NO_COUNTS = [*NO_SIZES, 10**400]
 NO_WORDS = ["no", 3, ["none"], {}, np.array(["none", "foreground"])]
 NO_KEYS = [3, "", "a/b", ["a"], {}, np.array([1, 2])]
 NO_STRENGTHS = ["3", None, [1.0], -1, True, np.nan]
-# Invalid values for each parameter name. `WORDS` has what the error names instead of it.
+# Invalid values for each parameter. If the error does not name the parameter, `WORDS` has the word
+# that it names instead.
 ODD: dict[str, list[Any]] = {
     **dict.fromkeys(["groupby", "reference", "donor", "within", "cell_type", "batch"], NO_NAMES),
     **dict.fromkeys(["by", "clusters", "controls", "cells", "level", "layer", "obsm"], NO_NAMES),
@@ -182,7 +183,7 @@ CALLS: dict[Callable[..., Any], dict[str, Any]] = {
 FEW = {"n_permutations": 20, "n_resamples": 2}
 SEEDS = [*ODD["random_state"], -1]
 DEVICES = ["no", 3.5, ["cpu"], "cuda:99"]
-# Invalid values inside arguments that are mappings of further arguments.
+# Invalid values in arguments that are dictionaries of further arguments.
 FURTHER: list[tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]] = [
     (
         cx.tl.clvm,

@@ -20,7 +20,7 @@ from scanpy_ext import _read
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 PAIRING = REFERENCE | {"donor": "donor"}
 FEW = {"n_permutations": 19, "n_resamples": 5}
-# Functions that need only moments, and functions that need rows.
+# Functions that need only moments of the data, and functions that need the cells themselves.
 BY_MOMENTS = {
     name: partial(getattr(cx.tl, name), **REFERENCE)
     for name in ("cpca", "cpca_path", "cpca_star", "pcpca", "clvm")
@@ -36,14 +36,14 @@ BY_ROWS = {
 }
 EVERY = BY_MOMENTS | BY_ROWS
 WHERE = ["dense", "csr", "csc", "dense in dask", "csr in dask", "dense in zarr", "csr in zarr"]
-# A part of the storage forms is tested with all genes, and a part with some genes masked.
+# Some storage formats are tested with all genes, and others with a mask of genes.
 MASKED = {None: WHERE[::2], "masked": ["dense", "csr", "csc", "dense in dask", "csr in zarr"]}
 FORMATS = {"dense": np.asarray, "csr": sp.csr_matrix, "csc": sp.csc_matrix}
 
 
 @pytest.fixture
 def backed(cells, tmp_path):
-    """Return a function that writes the cells to a file in a format and opens it in backed mode."""
+    """Return a function that writes the cells to a file and opens it in backed mode."""
     opened = []
 
     def write(kind):
@@ -59,7 +59,7 @@ def backed(cells, tmp_path):
 
 @pytest.fixture
 def design(cells):
-    """Return the cells with five donors and two types; 20 cells have no condition."""
+    """Return cells of five donors and two types, of which 20 cells have no condition."""
     cells.obs["donor"] = [f"donor {i % 5}" for i in range(200)]
     cells.obs["type"] = [f"type {i // 4 % 2}" for i in range(200)]
     cells.obs["condition"] = cells.obs["condition"].where(np.arange(200) % 10 > 0)
@@ -70,7 +70,7 @@ def design(cells):
 
 @pytest.fixture
 def lazy(design, backed, tmp_path):
-    """Return a function that stores the cells of the design outside of memory."""
+    """Return a function that stores the cells of `design` in a file or a dask array."""
 
     def put(where):
         kind, _, place = where.partition(" in ")
@@ -102,7 +102,7 @@ def assert_alike(found, expected):
         for key in expected:
             assert_alike(found[key], expected[key])
     elif isinstance(expected, pd.DataFrame):
-        # In a lazy AnnData, anndata calls the index of a table `_index`.
+        # anndata names the index of a table `_index` in a lazy AnnData, so names are not compared.
         pd.testing.assert_frame_equal(found, expected, rtol=1e-5, check_names=False)
     elif sp.issparse(expected):
         np.testing.assert_allclose(found.toarray(), expected.toarray(), rtol=1e-5)
@@ -177,7 +177,7 @@ def test_a_file_is_read_once_for_the_fit(cells, backed, monkeypatch):
 
     monkeypatch.setattr(dataset, "__getitem__", counted)
     cx.tl.cpca(adata, **REFERENCE)
-    # The first pass computes the moments of both sets; the second one embeds the cells.
+    # All cells are read twice: once for the moments of both sets, and once to embed the cells.
     assert sum(map(len, read)) == 2 * adata.n_obs
 
 
@@ -237,7 +237,7 @@ def test_only_the_cells_and_genes_in_use_are_held(tmp_path, where):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (found != matrix[:1000, :400]).nnz == 0
-    # The values are half of the sparse matrix. A dense matrix would be ten times as large as it.
+    # The stored values are half of the sparse matrix, and a dense matrix would be ten times larger.
     assert peak < matrix.data.nbytes
 
 
@@ -255,7 +255,7 @@ CALLS = [
 
 @pytest.fixture
 def stored(design, tmp_path):
-    """Return the cells in memory, and a function that writes and lazily reads them in a format."""
+    """Return the cells in memory, and a function that writes them and reads them lazily."""
     experimental = pytest.importorskip("anndata.experimental")
     pytest.importorskip("xarray")
     design.obs["condition"] = np.where(np.arange(200) < 100, "ctrl", "stim")
@@ -296,9 +296,7 @@ def test_results_survive_a_file_and_are_plotted(stored, tmp_path, file_format):
         cells, foreground="is_stim", background="is_ctrl", obsm="X_cpca", alpha=0.0, key_added="on"
     )
     cx.tl.cpca_path(cells, **REFERENCE, obsm="X_pcpca", key_added="path")
-    cx.tl.pca_pp(
-        cells, n_comps=2, truncation=6, key_added="stored"
-    )  # the pairs that were found before
+    cx.tl.pca_pp(cells, n_comps=2, truncation=6, key_added="stored")  # uses the stored pairs
     path = tmp_path / f"results.{file_format}"
     getattr(cells, f"write_{file_format}")(path)
     again = getattr(anndata, f"read_{file_format}")(path)
@@ -317,7 +315,7 @@ def test_results_survive_a_file_and_are_plotted(stored, tmp_path, file_format):
 
 
 def assert_plain(found, expected):
-    """Check that two values are equal, although a file may have changed their types."""
+    """Check that two values are equal, apart from types that a file may have changed."""
     if isinstance(expected, dict):
         assert found.keys() == expected.keys()
         for key in expected:
@@ -333,7 +331,7 @@ def assert_plain(found, expected):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Start a cluster of two processes on this machine, with time for a slow start."""
+    """Start a dask cluster of two processes, with a long time limit for the start."""
     dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "60s"}),
@@ -361,7 +359,7 @@ def test_a_lazy_anndata_on_a_cluster_gives_the_same(stored):
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_the_network_is_trained_on_a_cluster(stored):
-    """Compare the losses only approximately, because chunks change the order of minibatches."""
+    """Compare losses approximately, because chunks change the order of minibatches."""
     pytest.importorskip("torch", reason="torch is not installed")
     cells, read = stored
     lazy = read("zarr")

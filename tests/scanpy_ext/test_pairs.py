@@ -19,7 +19,7 @@ DESIGN = ("condition", "ctrl", "donor")
 
 @pytest.fixture
 def design() -> AnnData:
-    """Return two donors, two conditions and three types, 20 cells of each combination.
+    """Return 20 cells for each combination of two donors, two conditions and three cell types.
 
     The conditions are far apart.
     """
@@ -69,7 +69,7 @@ def test_a_cell_type_missing_from_one_condition_is_reported_and_seldom_paired(ka
 def test_the_difference_between_conditions_goes_and_the_types_stay(design, method):
     options = {"groupby": "condition", "reference": "ctrl", "donor": "donor"}
     getattr(cx.tl, method)(design, **options, n_comps=2)
-    cx.pp.match_pairs(design, *DESIGN, key_added="own")  # the defaults are the same
+    cx.pp.match_pairs(design, *DESIGN, key_added="own")  # defaults are those of `pca_pp`
     assert (design.obsp["own"] != design.obsp["pairs"]).nnz == 0
     report = cx.get.mixing_report(design, "condition", "cell_type").loc[f"X_{method}"]
     assert report["silhouette_condition"] < 0.05
@@ -79,7 +79,7 @@ def test_the_difference_between_conditions_goes_and_the_types_stay(design, metho
 
 
 def test_real_cells_at_all_defaults(kang):
-    """Check that pairs have one type, and that PCA++ mixes the conditions and keeps the types."""
+    """Check that paired cells share a type, and that PCA++ mixes conditions but keeps types."""
     cx.pp.match_pairs(kang, *DESIGN, cell_type="cell_type")
     summary = kang.uns["pairs"]
     assert summary["same_cell_type"] >= 0.86
@@ -143,7 +143,7 @@ def test_options_of_the_pairs(design):
     assert design.uns["pairs"]["coverage_stimulated"] == 1
     assert design.uns["pairs"]["coverage_control"] == 1
     design.obs["dose"] = np.where(design.obs["condition"] == "ctrl", 0.0, 1.0)
-    # The levels other than the reference are pooled.
+    # With two doses, all cells that are not controls are stimulated.
     design.obs.loc[design.obs_names[::7], "dose"] *= 2
     cx.pp.match_pairs(design, "dose", 0, "donor")
     row, column = partners(design)
@@ -248,7 +248,7 @@ def test_pca_pp_is_the_cores_on_the_pairs_sparse_or_dense(design, as_matrix, unt
     ],
 )
 def test_the_stored_filters_give_the_scores(design, method, options):
-    design.X[5, 3] = 500.0  # this value will be cut
+    design.X[5, 3] = 500.0  # the scaling caps this value
     design.var["used"] = np.arange(40) != 7
     cx.pp.match_pairs(design, *DESIGN)
     getattr(cx.tl, method)(design, n_comps=2, mask_var="used", **options)

@@ -1,4 +1,4 @@
-"""Tests of plots: their content, and that they leave no open figure and no changed setting."""
+"""Tests that plots show the right content and leave no open figure or changed setting."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_failing_plot_closes_its_figure(done, tmp_path):
 
 @pytest.fixture
 def every(done):
-    """Return cells with every result that can be plotted."""
+    """Return cells with every result that `cx.pl` can plot."""
     done.obs["donor"] = [f"d{i % 8}" for i in range(200)]
     cx.tl.significance(
         done,

@@ -1,4 +1,4 @@
-"""Tests that the texts of a plot are readable: no text is cut off, and no two texts overlap."""
+"""Tests that no text of a plot is cut off, and that no two texts overlap."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DRAWN: dict[str, Callable[..., Any]] = {
 
 
 def texts(figure: Figure) -> dict[str, Any]:
-    """Return every visible text with its position in pixels; ticks out of view are left out."""
+    """Return every visible text with its position in pixels, without ticks out of view."""
     figure.canvas.draw()
     hidden = set()
     for ax in figure.axes:
@@ -56,7 +56,7 @@ def texts(figure: Figure) -> dict[str, Any]:
 
 
 def unreadable(figure: Figure) -> list[Any]:
-    """Return texts that leave the figure, and pairs that overlap by more than a pixel."""
+    """Return texts that extend beyond the figure, and pairs that overlap by over a pixel."""
     width, height = figure.canvas.get_width_height()
     placed = texts(figure)
     cut = [

@@ -1,4 +1,4 @@
-"""Tests of `tl.response`: posteriors, shares by condition and donor, calls, slots."""
+"""Tests of `tl.response`: posteriors, called cells, shares by condition and donor, and slots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ DESIGN: dict[str, Any] = {"groupby": "target", "reference": "NT"}
 
 
 def screen(seed: int = 0, size: float = 1.2, dtype: Any = np.float32) -> anndata.AnnData:
-    """Return a target that changes 60% of its cells, one that changes none, and a rare one."""
+    """Return simulated cells of a screen with three targets.
+
+    One target changes 60% of its cells, one changes none, and one is rare.
+    """
     rng = np.random.default_rng(seed)
     target = np.repeat(["hit", "none", "rare", "NT"], [300, 300, 8, 500])
     n, d = len(target), 80
@@ -58,7 +61,7 @@ def test_cells_that_responded_are_told_from_those_that_escaped(within: str | Non
 
 
 def test_new_reference_cells_are_rarely_called() -> None:
-    """Use half of the reference cells as a condition in which no cell responded."""
+    """Use half of the reference cells as a condition to which no cell responded."""
     called, shares = [], []
     for seed in range(6):
         adata = screen(seed)
@@ -75,9 +78,9 @@ def test_new_reference_cells_are_rarely_called() -> None:
 
 
 def test_real_screen(contrast_data: Any) -> None:
-    """Check that the six targets known to respond most lead both tables.
+    """Check that six targets with known strong responses come first in both tables.
 
-    One table ranks the share of responding cells, and the other one the contrast.
+    One table is sorted by the share of responders, and the other by the ratio of the contrast.
     """
     adata = anndata.read_h5ad(contrast_data / "crispr" / "papalexi_2replicates.h5ad")
     strong = ["JAK2", "IFNGR1", "STAT1", "IFNGR2", "SMAD4", "IRF1"]
@@ -99,7 +102,7 @@ def test_who_has_a_posterior_and_who_is_called(untouched: Any) -> None:
     adata = screen()
     with untouched(adata), pytest.warns(ContrastWarning):
         copy = cx.tl.response(adata, **DESIGN, donor="guide", key_added="mine", copy=True)
-    # Reference cells and cells of rare targets are not compared.
+    # Reference cells and cells of rare targets have no posterior.
     compared = adata.obs["target"].isin(["hit", "none"])
     assert (copy.obs["mine"].notna() == compared).all()
     assert copy.obs["mine"].dropna().between(0, 1).all()

@@ -1,4 +1,4 @@
-"""Tests of the selection of cells and genes, and of errors about impossible selections."""
+"""Tests of the selection of cells and genes, and of the errors of invalid selections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 
 
 def loadings(adata, **kwargs):
-    """Return the components for a fixed alpha, so that they depend only on the cells."""
+    """Return the components for a fixed alpha; they depend only on the selected cells."""
     return cx.tl.cpca(adata, alpha=0.5, **kwargs, copy=True).varm["PCs_cpca"]
 
 
@@ -79,7 +79,7 @@ def test_genes_outside_the_mask_have_no_part(cells, untouched):
 
 def test_values_too_large_to_sum_are_not_taken_for_infinite(cells):
     cells.X = cells.X.astype("float64")
-    cells.X[:2, 3] = 1.7e308  # each value is finite, but their sum is not
+    cells.X[:2, 3] = 1.7e308  # both values are finite, but their sum is not
     with pytest.raises(ValueError) as raised, np.errstate(all="ignore"):
         cx.tl.cpca(cells, **REFERENCE, mask_var=np.arange(12) == 3, n_comps=1)
     assert "NaN" not in str(raised.value)
@@ -91,7 +91,7 @@ def test_levels_are_pooled_and_cells_without_a_level_are_in_neither_set(three):
         ("a", None, "a", "abc"),
         ("a", "c", "a", "ac"),
         ("a", ["c", "b", "c"], "a", "abc"),
-        ("a", ["a", "b"], "a", "ab"),  # the reference is in the foreground in any case
+        ("a", ["a", "b"], "a", "ab"),  # `groups` may contain the reference
         (["a", "b"], None, "ab", "abc"),
         (np.array(["b", "a", "b"]), None, "ab", "abc"),
     ]:
@@ -119,7 +119,8 @@ def test_reference_finds_a_level_however_it_is_written(cells, dtype):
         )
 
 
-# The reference is given too, unless a case has masks or another column.
+# Invalid arguments and their errors. The tests add `groupby` and `reference`, unless a case has
+# masks or another column.
 BAD = [
     ({"reference": None}, "reference is missing.*'ctrl', 'stim'"),
     ({"groupby": None}, "no cells were chosen. Give groupby= and reference="),
@@ -212,7 +213,7 @@ def test_another_anndata_as_the_background(cells, name):
     for key, embedding in stimulated.obsm.items():
         expected = cells.obsm[key][stim]
         np.testing.assert_allclose(embedding, expected, atol=1e-6 * np.abs(expected).max())
-    # Use only some of the cells and of the genes.
+    # Use a part of the cells and a part of the genes.
     use, some = np.arange(12) < 6, cells.obs["depth"].to_numpy() < 180
     found = loadings(stimulated, foreground=some[stim], background=control, mask_var=use)
     expected = loadings(cells, foreground=stim & some, background="is_ctrl", mask_var=use)

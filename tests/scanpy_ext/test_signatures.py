@@ -1,4 +1,4 @@
-"""Tests of signatures and docstrings: explicit, few parameters, consistent words, described."""
+"""Tests that functions have few, explicit and documented parameters with consistent names."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def test_every_function_has_few_parameters_and_describes_them(function: Any) -> 
     assert len(parameters) <= 15
     kinds = {name: parameter.kind for name, parameter in parameters.items()}
     hidden = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD]
-    assert hidden in ([], ["kwargs"])  # scanpy's plot of an embedding takes these arguments
-    # The parameters are written in the signature, where static analysis finds them.
+    assert hidden in ([], ["kwargs"])  # they go to scanpy's plot of an embedding
+    # A wrapped function keeps its own signature.
     assert function.__wrapped__ if "copy" in parameters else True
     text = inspect.getdoc(function)
     assert not re.search(r"\{[A-Z]+\}|<NAME>", text)

@@ -1,4 +1,4 @@
-"""Tests of `tl.significance` by donor: results of the core, designs, and errors."""
+"""Tests of `tl.significance`: agreement with the core, designs of donors, and errors."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_significance_by_donor(donors, method):
 
 
 def test_treated_donors_change_places_with_controls(donors):
-    """Check a shift of all four treated donors, which is tested by relabelling the donors."""
+    """Check that relabelling donors detects a shift of all four treated donors."""
     cx.tl.significance(donors, donor="donor", **REFERENCE, n_comps=1, test_kwargs=FEW)
     result = donors.uns["significance"]
     assert result["smallest_p_value"] == pytest.approx(1 / 70)
     assert result["components"]["p_value"].iloc[0] <= 0.05
     assert (result["n_foreground_units"], result["n_background_units"]) == (4, 4)
-    few = donors[donors.obs["donor"] != "d7"].copy()  # without one treated donor
+    few = donors[donors.obs["donor"] != "d7"].copy()  # one treated donor is removed
     cx.tl.significance(few, donor="donor", **REFERENCE, n_comps=1, test_kwargs=FEW)
     result = few.uns["significance"]
     assert (result["n_foreground_units"], result["n_background_units"]) == (3, 4)
@@ -118,7 +118,7 @@ def test_designs_that_donors_cannot_test_are_refused(donors, untouched):
 
 @pytest.mark.parametrize("in_both_sets", [True, False])
 def test_without_donors_p_values_are_called_exploratory(in_both_sets):
-    """Check a strong effect, with the reference in the foreground and without it."""
+    """Check a strong effect with and without the reference cells in the foreground."""
     rng = np.random.default_rng(0)
     adata = AnnData(rng.normal(size=(160, 6)))
     is_control = np.arange(160) < 80

@@ -1,4 +1,4 @@
-"""Tests of what the functions of `tl` compute and where they write it."""
+"""Tests of the results of the functions of `tl`, and of the slots that they write."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_contrast_finds_the_gene_that_pca_misses(cells):
     cx.tl.cpca(cells, **REFERENCE)
     cx.tl.cpca(cells, **REFERENCE, alpha=0, key_added="pca")
     assert abs(cells.varm["pca"][0, 0]) > 0.99
-    # Genes 1 and 2 vary together (in stim only), so the components span the plane of the two.
+    # Genes 1 and 2 vary together (in stim only), so the components span the plane of these genes.
     plane = np.eye(12)[[1, 2]]
     assert subspace_error(cells.varm["PCs_cpca"].T, plane) < 0.1
 
@@ -129,9 +129,9 @@ def test_memory_stays_below_the_dense_matrix(as_matrix):
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_views_and_copies(cells, function, untouched):
-    """Check that a view becomes an AnnData of its own, and that a copy leaves the original as is.
+    """Check that a view becomes an actual AnnData, and that `copy=True` leaves a view as it is.
 
-    Both give the same embedding.
+    Both ways give the same embedding.
     """
     cells.X = sp.csr_matrix(cells.X)
     view = cells[cells.obs["depth"] >= 20, :10]

@@ -122,7 +122,7 @@ def test_sets_that_do_not_belong_together_are_told_or_refused(
         ]:
             with pytest.raises(ValueError, match=message):
                 cx.tl.cpca(logs, **design)
-    # The foreground and the background are different.
+    # This call is valid, because the foreground is only a part of the cells.
     cx.tl.cpca(logs, foreground=stim, background=logs.copy())
     other = logs[~stim].copy()
     assert not warned(lambda: cx.tl.cpca(logs, background=other, alpha=1.0))
@@ -157,7 +157,7 @@ def test_columns_that_hold_no_levels_or_donors_are_told_or_refused(
                 call(name)
         with warnings.catch_warnings(record=True) as caught, contextlib.suppress(ValueError):
             warnings.simplefilter("always", ContrastWarning)
-            call("barcode")  # if every cell is a donor, there are no pairs, which is an error
+            call("barcode")  # `match_pairs` fails after its warning: it finds no pairs
         told = "'barcode'] has another level in each of its 240 cells"
         assert any(told in str(one.message) for one in caught)
     for call in (calls[1], calls[2]):

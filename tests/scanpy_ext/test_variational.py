@@ -1,4 +1,4 @@
-"""Tests of `tl.clvm` on raw counts, and on sparse data that are dense in minibatches only."""
+"""Tests of `tl.clvm` on raw counts, with missing or wrong values, and with sparse loadings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_counts_in_a_layer(counted, tmp_path, monkeypatch):
     np.testing.assert_allclose(table["dispersion"][mask], core.dispersions_, rtol=1e-4)
     assert list(table) == ["mean", "background_mean", "dispersion"]
     assert "noise_variance" not in result
-    few = counted[:, ::-3]  # the stored values of a gene follow the order of the genes
+    few = counted[:, ::-3]  # the rows of the table are reordered with the genes
     np.testing.assert_array_equal(few.varm["PCs_clvm_fit"], table.iloc[::-3])
     assert not any(np.shape(entry) == (mask.sum(),) for entry in result.values())
     counted.write_h5ad(tmp_path / "cells.h5ad")

@@ -20,7 +20,7 @@ DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 
 
 def study(seed: int = 0) -> anndata.AnnData:
-    """Return three donors that differ more than the conditions do."""
+    """Return cells of three donors, which differ more than the two conditions do."""
     rng = np.random.default_rng(seed)
     donors = np.array(["a", "b", "c"])[rng.integers(0, 3, 240)]
     stimulated = rng.random(240) < 0.5
@@ -99,13 +99,13 @@ def test_scores_are_centred_within_donors_and_show_the_condition(name: str, unto
                 tool(adata, **DESIGN, within=column)
     with pytest.warns(ContrastWarning, match=r"cells on one side only .*: 'c', 'd'"):
         tool(adata, **DESIGN, within="half")
-    # Without a shift in the foreground there is nothing to remove.
+    # This call is valid: the foreground holds no reference cells, so there is no shift to remove.
     tool(adata, foreground=condition, background=~condition, within="nested")
 
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_it_is_the_core_within_groups(apart: bool) -> None:
-    """Check with the reference as the background, or with another AnnData that has other donors."""
+    """Compare the result with the core's; the background is the reference or another AnnData."""
     adata, other = study(), study(1)
     behind = other if apart else adata[adata.obs["condition"] == "ctrl"]
     design = {"background": other} if apart else DESIGN
