@@ -47,7 +47,7 @@ def aligned(rows: FloatArray, target: FloatArray) -> FloatArray:
     rows : ndarray of shape (..., k, D)
         One or more matrices A.
     target : ndarray of shape (k, D)
-        T.
+        The target matrix T.
 
     Returns
     -------

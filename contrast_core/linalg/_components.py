@@ -124,7 +124,7 @@ def proved_trace_ratio(
     x, y : ndarray of shape (D, D)
         Symmetric, positive semidefinite.
     k, ridge
-        Number of directions, and tau.
+        Number of directions k, and the ridge tau.
     budget : float
         Largest number of columns that may be multiplied.
     """
@@ -133,7 +133,7 @@ def proved_trace_ratio(
     if k + 1 + EXTRA >= len(x) or not all(squares_fit(float(part.max())) for part in diagonals):
         return nothing
     pencil = Pencil(x, y)
-    # A factor of a larger matrix costs as much as more steps with the diagonal.
+    # For a larger matrix, one factor costs as much as a larger number of steps with the diagonal.
     patience = max(_PATIENCE, len(x) // _FEATURES_PER_STEP)
     least, each = _CAPACITY_OF_MATRICES
     width = k + 2
@@ -165,13 +165,13 @@ def nearby_component(
     Parameters
     ----------
     x : ndarray of shape (D, D)
-        In double or single precision.
+        Symmetric matrix in double or single precision.
     y : ndarray of shape (D, D), optional
         If given, the largest ratio :math:`v^\top X v / v^\top (Y + \tau I) v` is searched for.
     ridge : float
-        tau.
+        The ridge tau.
     start : ndarray of shape (D, b) or None
-        Orthonormal columns; by default random ones.
+        Orthonormal columns from which the search starts. If None, they are random.
     budget : float
         Largest number of columns that may be multiplied.
     """

@@ -6,7 +6,7 @@ to contrast and keeps its search space. Its results are candidates until they ar
 leading eigenpairs. The proof (`_proof`) needs an upper bound of the (k+1)-th eigenvalue. Two bounds
 are used.
 
-1. Inertia, from a Cholesky factor at the contrast.
+1. Inertia. A Cholesky factor at the contrast shows that the bound holds there.
 2. Convexity. The sum of the j largest eigenvalues of ``C_X - alpha C_Y`` is a maximum of functions
    that are linear in alpha, and hence convex. Therefore, between two contrasts, the sum of the
    k + 1 largest eigenvalues lies below the chord that joins its values at these contrasts. The sum

@@ -124,7 +124,7 @@ def unconditioned(patience: int) -> Stage:
 
 
 def _margins(values: FloatArray, diagonal: FloatArray, gap: float) -> FloatArray:
-    """Return the margins of Ritz values (b,) above a diagonal (D,), bounded away from 0, (D, b)."""
+    """Return Ritz values (b,) minus a diagonal (D,), with a positive lower bound, (D, b)."""
     least = max(_FLOOR * float(np.abs(values).max()), gap / 2, _TINY)
     return np.maximum(values - diagonal[:, None], least)
 

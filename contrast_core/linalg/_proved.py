@@ -29,7 +29,7 @@ def proved_eigenpairs(
     Parameters
     ----------
     matrix : ndarray of shape (D, D)
-        Symmetric; not changed.
+        Symmetric matrix, which is not changed.
     k : int
         Number of eigenpairs.
     budget : float

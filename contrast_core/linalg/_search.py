@@ -63,7 +63,7 @@ class Stage(NamedTuple):
     """One stage of a search: the preconditioner that extends the search space, and when to stop.
 
     make : callable
-        Makes a preconditioner from the result of Rayleigh-Ritz at one of the contrasts.
+        Function that makes a preconditioner from the result of Rayleigh-Ritz at one contrast.
     patience : int
         Number of steps within which the worst error must fall by the factor `progress`. Otherwise
         the next stage begins.
@@ -71,7 +71,7 @@ class Stage(NamedTuple):
         Number of Ritz vectors beyond those wanted whose residuals extend the space too. If it is
         not 0, the first of them must have settled before a result is accepted.
     cost : int
-        Cost of making the preconditioner, in multiplied columns.
+        Cost of making the preconditioner, as a number of multiplied columns.
     progress : float
         Factor by which the worst error must fall within `patience` steps.
     """
@@ -89,7 +89,8 @@ class SearchSpace:
     Parameters
     ----------
     multiply : callable
-        Multiplies columns with the foreground's and the background's matrix, or with one matrix.
+        Function that multiplies columns with the foreground's and the background's matrix, or with
+        one matrix.
     start : ndarray of shape (D, b)
         Orthonormal columns.
     capacity : int
@@ -169,7 +170,7 @@ class SearchSpace:
             small[: self.size, : self.size] = kept.T @ small[:s, :s] @ kept
 
     def extend(self, columns: FloatArray) -> bool:
-        """Add the directions of columns that are new, if there is room; return whether any is."""
+        """Add the new directions of columns, if there is room; return whether any was added."""
         basis = self._basis[:, : self.size]
         new = columns / np.linalg.norm(columns, axis=0)
         new -= basis @ (basis.T @ new)
@@ -211,13 +212,14 @@ def search(
     space : SearchSpace
         The space to extend.
     contrasts : callable
-        Returns the values of alpha. It is called at every step, as they may depend on the space.
+        Function that returns the values of alpha. It is called at every step, because the values
+        may depend on the space.
     wanted : int or callable
         Number of eigenpairs, or a function that returns it and is called at every step.
     stages : iterable of Stage
         Stages, which are used one after another. A stage ends if the error no longer falls.
     tolerance : callable (Ritz, gap) -> float
-        Returns the largest accepted ratio of residual and gap.
+        Function that returns the largest accepted ratio of residual and gap.
     budget : float
         Largest number of columns to multiply.
 
@@ -226,7 +228,7 @@ def search(
     pairs : list of RitzPairs
         One result for each contrast, in the order of the contrasts.
     converged : bool
-        Whether all are within the tolerance.
+        Whether all results are within the tolerance.
     """
     unsolved = list(range(len(contrasts())))
     pairs: dict[int, RitzPairs] = {}

@@ -69,8 +69,8 @@ def sparse_components(
     ridge : float
         The ridge rho, above 0.
     penalty : float from 0 to below 1
-        :math:`t_j` as a share of :math:`\max_d |C v_j|_d`. With this value of :math:`t_j`, no
-        feature would be left.
+        :math:`t_j` as a share of :math:`\max_d |C v_j|_d`, which is the penalty that leaves no
+        feature.
     count : int, optional
         Number of non-zero entries of each component. It replaces the penalty: least angle
         regression follows the elastic net's path until one more feature would enter.
@@ -226,7 +226,7 @@ class _ElasticNet:
             tol=1e-12,
             max_iter=10_000,
             check_input=False,
-            random_state=0,  # unused, but without it NumPy's global state advances
+            random_state=0,  # without a seed, NumPy's global random state would advance
         )
         return np.asarray(path[:, 0])
 

@@ -34,7 +34,7 @@ def worker_threads() -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
 
 @contextmanager
 def blas_threads() -> Iterator[Any]:
-    """Yield threadpoolctl's control of the BLAS libraries; of no library if it is in use already.
+    """Yield threadpoolctl's control of BLAS, or one without effect if another thread uses it.
 
     The number of BLAS threads is a setting of the whole process. If two threads changed and
     restored it at the same time, it could end up wrong.

@@ -78,8 +78,9 @@ def covariance_parts(
     Returns
     -------
     ndarrays of shape (m, m), (t, m) and (t, t)
-        Products among the dense columns, of the other columns with the dense ones, and among the
-        other columns. Of the two symmetric matrices, only the upper triangle is filled.
+        Products of the dense columns with each other, of the other columns with the dense columns,
+        and of the other columns with each other. In the two symmetric matrices, only the upper
+        triangle is filled.
     """
     pays = rows.shape[1] <= _MOST_FEATURES and compiled_pays(rows.nnz)
     return (_by_numba if pays else _by_scipy)(rows, dense, others, centres, spread, codes)

@@ -69,8 +69,8 @@ class Frame:
     def without_null_directions(self) -> Frame:
         """Return the frame without the directions in which neither dataset varies.
 
-        These are the null directions of the sum of both covariances. Each covariance is first
-        scaled to unit total variance, and then the features of the sum are scaled to unit variance.
+        They span the null space of the sum of both covariances. Each covariance is first scaled to
+        unit total variance, and then the features of the sum are scaled to unit variance.
         Eigenvalues up to 4 D eps times the largest count as zero.
         """
         if self.exact:
@@ -97,8 +97,8 @@ class Frame:
     def well_conditioned(self, limit: float) -> Frame:
         """Return the frame without the directions in which both datasets together vary little.
 
-        These are the eigenvectors of the sum of both covariances whose eigenvalues are below the
-        largest eigenvalue divided by `limit`.
+        The directions that are left out are eigenvectors of the sum of both covariances. Their
+        eigenvalues are below the largest eigenvalue divided by `limit`.
         """
         values, vectors = scipy.linalg.eigh(self.x + self.y, driver="evd", check_finite=False)
         return self._within(vectors[:, values * limit >= values.max(initial=0.0)].T)

@@ -230,8 +230,8 @@ def _products_pay(task: Task, limits: Limits) -> bool:
 def _columns(task: Task, limits: Limits) -> float:
     """Return how many columns a search is expected to multiply.
 
-    An automatic contrast takes twice as many. It takes still more if there are few rows for each
-    feature, because the eigenvalues of noise lie close together.
+    An automatic contrast takes twice as many columns as a given contrast. If there are few rows for
+    each feature, it takes still more, because the eigenvalues of noise lie close together.
     """
     columns = limits.columns_each * (task.n_components + 2.0)
     if task.automatic:
@@ -245,7 +245,7 @@ def _columns_of_a_matrix(task: Task, limits: Limits) -> float:
     if task.entries is None:
         return task.size / 2
     # A search also makes each column orthogonal to all earlier columns, which matters if there are
-    # few entries. This is counted as if a third of all columns were earlier: BLAS is fast at it.
+    # few entries. Its cost per column is estimated as that of products with a third of all columns.
     others = limits.columns_each * (task.n_components + 2.0) / 3
     column = task.entries + others * task.n_features
     solved = task.size**4 / (4 * limits.lapack_columns * column)
