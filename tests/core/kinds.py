@@ -88,6 +88,7 @@ KINDS: dict[str, Callable[[Any, Path], Any]] = {
     "rows": lambda values, folder: rows_of(values),
 }
 STORED = [kind for kind in KINDS if kind.startswith(("HDF5", "zarr", "backed", "memory map"))]
+LAZY = [kind for kind in KINDS if kind.startswith("dask")]
 
 
 class Watched:
@@ -102,6 +103,19 @@ class Watched:
         assert isinstance(key, slice)
         self.read.append((key.start, key.stop))
         return self.values[key]
+
+
+def watch_toarray(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Return a list to which the shape of each CSR or CSC matrix that is made dense is added."""
+    shapes: list[tuple[int, int]] = []
+    for kind in (sp.csr_array, sp.csc_array, sp.csr_matrix, sp.csc_matrix):
+
+        def watched(self: Any, *args: Any, plain: Any = kind.toarray, **kwargs: Any) -> Any:
+            shapes.append(self.shape)
+            return plain(self, *args, **kwargs)
+
+        monkeypatch.setattr(kind, "toarray", watched)
+    return shapes
 
 
 def dense(block: Any) -> Any:

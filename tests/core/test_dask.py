@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 from threadpoolctl import threadpool_info
 
-from contrast_core import CPCA, PCPCA, SecondMoments, contrast_path
+from contrast_core import CPCA, SecondMoments
 from contrast_core.rows import rows_of
 from tests.core.kinds import assert_same_moments
 
@@ -103,23 +103,6 @@ def test_single_precision_reaches_the_tasks(rows: Any) -> None:
     assert 0 < difference < 2e-6 * np.abs(double.covariance).max()
 
 
-@pytest.mark.parametrize("estimator", [CPCA(2, alpha=1.5), PCPCA(2, gamma=0.3)], ids=repr)
-def test_transform_is_lazy(lazy: Any, rows: Any, estimator: Any) -> None:
-    background = np.random.default_rng(1).normal(size=(300, D)) * np.linspace(3, 1, D)
-    results = []
-    for data in (rows, lazy):
-        fitted = estimator.fit(data, background=background)
-        scores = fitted.transform(data)
-        results.append([scores, fitted.inverse_transform(scores), fitted.denoise(data)])
-        results[-1].append(fitted.remove_components(data))
-        results[-1].append(estimator.fit_transform(data, background=background))
-    for known, result in zip(*results, strict=True):
-        assert isinstance(result, da.Array)
-        assert result.dtype == np.float64
-        assert result.shape[1] == known.shape[1]
-        np.testing.assert_allclose(result.compute(), known, atol=1e-10)
-
-
 def test_nothing_is_computed_before_it_is_asked_for(rows: Any) -> None:
     fitted = CPCA(alpha=0).fit(rows, background=rows)
 
@@ -137,8 +120,6 @@ def test_foreground_and_background_may_differ_in_kind(rows: Any) -> None:
     for X, background in ((lazy, few), (rows, _lazy(few)), (lazy, lazy[:200])):
         fitted = CPCA(alpha=0.3).fit(X, background=background)
         np.testing.assert_allclose(fitted.components_, expected, atol=1e-10)
-    path = contrast_path(lazy, background=_lazy(few), alphas=[0, 0.3, 1])
-    np.testing.assert_allclose(path.components[1], expected, atol=1e-10)
 
 
 def test_errors_name_the_chunk(rows: Any) -> None:

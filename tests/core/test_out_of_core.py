@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from contrast_core import CPCA, PCPCA, SecondMoments, contrast_path
 from contrast_core.rows import rows_of
-from tests.core.kinds import KINDS, STORED, Watched, assert_same_moments
+from tests.core.kinds import KINDS, LAZY, STORED, Watched, assert_same_moments
 
 N, D = 2000, 12
 EPS32 = np.finfo(np.float32).eps
@@ -36,9 +36,9 @@ def rows() -> Any:
 small = partial(rows_of, elements=256 * D)
 
 
-@pytest.mark.parametrize("kind", STORED)
+@pytest.mark.parametrize("kind", [*STORED, *LAZY])
 @pytest.mark.parametrize("estimator", [CPCA(2, alpha=1.5), PCPCA(2, gamma=0.3)], ids=repr)
-def test_estimators_take_stored_datasets(
+def test_estimators_take_data_outside_memory(
     rows: Any, kind: str, tmp_path: Path, estimator: Any
 ) -> None:
     background = np.random.default_rng(1).normal(size=(300, D)) * np.linspace(3, 1, D)
@@ -47,10 +47,13 @@ def test_estimators_take_stored_datasets(
     for data in (rows, dataset):
         fitted = estimator.fit(data, background=background)
         results.append([fitted.transform(data), fitted.denoise(data)])
+        results[-1].append(fitted.inverse_transform(results[-1][0]))
         results[-1].append(fitted.remove_components(data))
         results[-1].append(estimator.fit_transform(data, background=background))
-    for found, expected in zip(*results, strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-10)
+    for expected, found in zip(*results, strict=True):
+        assert hasattr(found, "compute") == (kind in LAZY)  # results of dask arrays are lazy
+        assert (found.dtype, found.shape) == (np.float64, expected.shape)
+        np.testing.assert_allclose(np.asarray(found), expected, atol=1e-10)
     path = contrast_path(dataset, background=background, alphas=[0, 1, 5])
     expected = contrast_path(rows, background=background, alphas=[0, 1, 5])
     np.testing.assert_allclose(path.eigenvalues, expected.eigenvalues, atol=1e-10)
@@ -62,6 +65,13 @@ def test_reads_are_bounded_and_made_of_whole_storage_chunks(
 ) -> None:
     dataset = Watched(rows, (n_chunk, 5))
     once = [(i, min(i + step, N)) for i in range(0, N, step)]
+    list(small(dataset).blocks())
+    assert dataset.read == once
+    dataset.read.clear()
+    # A chunk without a selected row is not read; of other chunks only the needed range is read.
+    list(small(dataset).take(np.isin(np.arange(N), [3, 7, 1510, 1511])).blocks())
+    assert dataset.read == [(3, 8), (1510, 1512)]
+    dataset.read.clear()
     SecondMoments.from_data(small(dataset))
     assert dataset.read == once
     CPCA(alpha=0).fit(rows, background=rows).transform(small(dataset))
@@ -71,6 +81,7 @@ def test_reads_are_bounded_and_made_of_whole_storage_chunks(
     dataset.read.clear()
     SecondMoments.from_parts([whole.take(mask) for mask in masks])
     assert [start // step for start, _ in dataset.read] == [*range(len(once))]
+    assert sum(stop - start for start, stop in dataset.read) <= N
 
 
 def test_memory_is_bounded_by_blocks_not_rows() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -100,23 +101,39 @@ def test_no_direction_without_variance_is_accepted() -> None:
         CPCA(1, alpha=50.0, solver="lanczos").fit(x, background=y)
 
 
+def long_indices(rows: Any) -> Any:
+    """Return a CSR matrix with 64-bit indices and read-only values."""
+    matrix = sp.csr_matrix(rows)
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    matrix.data.flags.writeable = False
+    return matrix
+
+
 @pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
-@pytest.mark.parametrize("convert", [np.asarray, sp.csr_matrix])
-def test_products_of_rows_are_those_of_the_covariance(convert: Any, offset: float) -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_matrix, long_indices])
+def test_products_of_rows_are_those_of_the_covariance(
+    convert: Any, dtype: Any, offset: float
+) -> None:
     """Check the products, also if the background is part of the foreground and far from zero."""
     rng = np.random.default_rng(1)
     rows = sp.random(400, 30, density=0.3, format="csr", rng=rng).toarray()
     is_background = rng.random(400) < 0.5
-    rows += offset * is_background[:, None]
+    rows[[0, 7, 8]] = 0.0
+    rows = (rows + offset * is_background[:, None]).astype(dtype)
     x = rows_of(convert(rows))
+    rows = rows.astype(np.float64)
     moments = product_moments([x, x.take(is_background)])
     covariances = [np.cov(part.T, bias=True) for part in (rows, rows[is_background])]
     columns = rng.normal(size=(30, 3))
     largest = max(float(np.abs(part).max()) for part in covariances)
     for weights in ((1.0, 0.0), (0.0, 2.0), (1.0, -0.7)):
         wanted = sum(w * part for w, part in zip(weights, covariances, strict=True)) @ columns
-        found = weighted_sum(moments, weights).apply(columns)
-        np.testing.assert_allclose(found, wanted, atol=1e-12 * max(largest, 1.0))
+        for n_threads in (0, 1, 2, 5):
+            with ThreadPoolExecutor(max(n_threads, 1)) as pool:
+                threads = (pool if n_threads else None, n_threads)
+                found = weighted_sum(moments, weights).apply(columns, threads)
+            np.testing.assert_allclose(found, wanted, atol=1e-12 * max(largest, 1.0))
     for part, covariance in zip(moments, covariances, strict=True):
         np.testing.assert_allclose(part.variances, covariance.diagonal(), rtol=1e-6)
 

@@ -142,24 +142,6 @@ def test_selections_of_several_datasets_have_no_pieces(values: Any) -> None:
     assert pieces([whole.take([3, 2]), whole]) is None
 
 
-@pytest.mark.parametrize(("n_chunk", "step"), [(25, 50), (60, 60), (1, 64)])
-def test_blocks_are_whole_storage_chunks_and_read_once(
-    values: Any, n_chunk: int, step: int
-) -> None:
-    dataset = Watched(values, (n_chunk, 5))
-    whole, every = rows_of(dataset, elements=64 * D), [*range(0, N, step)]
-    list(whole.blocks())
-    assert dataset.read == [(i, min(i + step, N)) for i in every]
-    dataset.read.clear()
-    # A chunk without a selected row is not read; of other chunks only the needed range is read.
-    list(whole.take(np.isin(np.arange(N), [3, 7, 151, 152])).blocks())
-    assert dataset.read == [(3, 8), (151, 153)]
-    dataset.read.clear()
-    list(joint_blocks([whole.take(np.arange(N) % 2 == parity) for parity in (0, 1)]))
-    assert [start for start, _ in dataset.read] == every
-    assert sum(stop - start for start, stop in dataset.read) == N
-
-
 def test_nothing_is_copied_where_nothing_is_left_out(values: Any, tmp_path: Path) -> None:
     for data in (values, np.asfortranarray(values)):
         rows = rows_of(data)
@@ -255,21 +237,17 @@ def _gpu_array(module: str, name: str) -> Any:
     return kind()
 
 
+# tests/core/odd_inputs.py has the kinds of data in memory that are refused.
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda v: v[0], ValueError, "Expected 2D|two dimensions"),
-        (lambda v: v[None], ValueError, "dim 3|two dimensions"),
         (lambda v: Watched(v[:, 0]), ValueError, "two dimensions"),
-        (lambda v: "text", ValueError, "Expected 2D"),
-        (lambda v: v * 1j, ValueError, "Complex data not supported"),
         (lambda v: Watched(v * 1j), ValueError, "Complex data not supported"),
-        (lambda v: np.ma.masked_greater(v, 1), TypeError, r"masked array with \d+ masked entries"),
         (lambda v: _gpu_array("cupy", "ndarray"), TypeError, r"cupy.ndarray, on a GPU; .*\.get\("),
         (lambda v: _gpu_array("cupyx.scipy.sparse", "csr"), TypeError, r"csr, on a GPU; .*torch"),
     ],
 )
-def test_data_that_are_no_table_are_refused(
+def test_stored_data_that_are_no_table_and_arrays_on_a_gpu_are_refused(
     values: Any, make: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -18,6 +18,7 @@ from contrast_core.linalg import NotConvergedError, subspace_error
 from contrast_core.moments import PairMoments
 from contrast_core.rows import rows_of
 from contrast_core.solve import LIMITS, Limits, PositivePairs
+from tests.core.kinds import watch_toarray
 from tests.core.planned import pairs_by
 
 # (pairs, features), with more features than rows in the first case only
@@ -118,27 +119,28 @@ def test_the_shape_decides_the_form(shape: tuple[int, int], planned: Any) -> Non
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
-@pytest.mark.parametrize("truncation", ["auto", 3, 0.5])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "sparse and dense"])
 def test_it_agrees_with_the_covariance(
-    shape: tuple[int, int], planned: Any, exchangeable: bool, truncation: Any
+    shape: tuple[int, int], planned: Any, exchangeable: bool, kind: str
 ) -> None:
-    X, positive = pairs(shape)
-    form = {"truncation": truncation, "exchangeable": exchangeable}
-    wanted = PCAPlusPlus(**form).fit(reference(shape))
-    found = PCAPlusPlus(**form).fit(planned(X, positive))
-    assert_agrees(found, wanted)
-    for weighted in (True, False):
-        scores = wanted.set_params(weighted=weighted).transform(X)
-        again = found.set_params(weighted=weighted).transform(X)
-        np.testing.assert_allclose(again, scores, atol=1e-6 * np.abs(scores).max())
-
-
-@pytest.mark.parametrize("exchangeable", [True, False])
-def test_sparse_agrees_with_dense(shape: tuple[int, int], planned: Any, exchangeable: bool) -> None:
-    X, positive = sparse_pairs(shape)
-    wanted = PCAPlusPlus(exchangeable=exchangeable).fit(reference(shape, sparse=True))
-    for views in ((X, positive), (X, positive.toarray())):
-        assert_agrees(PCAPlusPlus(exchangeable=exchangeable).fit(planned(*views)), wanted)
+    sparse = kind != "dense"
+    X, positive = sparse_pairs(shape) if sparse else pairs(shape)
+    views = planned(X, positive.toarray() if kind == "sparse and dense" else positive)
+    for truncation in ("auto",) if sparse else ("auto", 3, 0.5):
+        form: Any = {"truncation": truncation, "exchangeable": exchangeable}
+        wanted = PCAPlusPlus(**form).fit(reference(shape, sparse))
+        found = PCAPlusPlus(**form).fit(views)
+        assert_agrees(found, wanted)
+        for weighted in (True, False):
+            scores = wanted.set_params(weighted=weighted).transform(X)
+            again = found.set_params(weighted=weighted).transform(X)
+            np.testing.assert_allclose(again, scores, atol=1e-6 * np.abs(scores).max())
+    exact = PCAPlus(2, exchangeable=exchangeable).fit(reference(shape, sparse))
+    aligned = PCAPlus(2, exchangeable=exchangeable).fit(views)
+    assert subspace_error(aligned.components_, exact.components_) < 1e-7
+    np.testing.assert_allclose(aligned.components_, exact.components_, atol=1e-6)
+    np.testing.assert_allclose(aligned.alignment_, exact.alignment_, rtol=1e-10)
+    np.testing.assert_allclose(aligned.mean_, exact.mean_, atol=1e-12)
 
 
 def test_a_mean_far_from_zero_costs_no_precision(shape: tuple[int, int], planned: Any) -> None:
@@ -178,16 +180,7 @@ def test_neither_dense_rows_nor_a_covariance_are_formed(
 ) -> None:
     X, positive = sparse_pairs((300 if shape == WIDE else 450, shape[1]))
     X, positive = (rows_of(rows, elements=64 * shape[1]) for rows in (X, positive))
-    largest = 0
-    for kind in (sp.csr_array, sp.csc_array):
-        plain = kind.toarray
-
-        def watched(self: Any, *args: Any, plain: Any = plain, **kwargs: Any) -> Any:
-            nonlocal largest
-            largest = max(largest, self.shape[0] * self.shape[1])
-            return plain(self, *args, **kwargs)
-
-        monkeypatch.setattr(kind, "toarray", watched)
+    shapes = watch_toarray(monkeypatch)
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a covariance was formed")
@@ -195,6 +188,7 @@ def test_neither_dense_rows_nor_a_covariance_are_formed(
     monkeypatch.setattr(SecondMoments, "_unchecked", refuse)
     PCAPlusPlus().fit(planned(X, positive))
     PCAPlus().fit(planned(X, positive))
+    largest = max((n_rows * n_columns for n_rows, n_columns in shapes), default=0)
     assert largest <= max(64 * shape[1], 600 * 256)
 
 
@@ -213,20 +207,6 @@ def test_without_a_gap_the_covariance_is_formed(truncation: Any) -> None:
         PCAPlusPlus(10, truncation=truncation).fit(planned(X, positive))
     with pytest.raises(NotConvergedError, match=r"PCA\+ of 450 pairs and 900 features: .* a gap"):
         PCAPlus(60).fit(planned(X, positive))
-
-
-@pytest.mark.parametrize("exchangeable", [True, False])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_alignment_alone_agrees(
-    shape: tuple[int, int], planned: Any, exchangeable: bool, sparse: bool
-) -> None:
-    X, positive = sparse_pairs(shape) if sparse else pairs(shape)
-    wanted = PCAPlus(2, exchangeable=exchangeable).fit(reference(shape, sparse))
-    found = PCAPlus(2, exchangeable=exchangeable).fit(planned(X, positive))
-    assert subspace_error(found.components_, wanted.components_) < 1e-7
-    np.testing.assert_allclose(found.components_, wanted.components_, atol=1e-6)
-    np.testing.assert_allclose(found.alignment_, wanted.alignment_, rtol=1e-10)
-    np.testing.assert_allclose(found.mean_, wanted.mean_, atol=1e-12)
 
 
 def test_directions_without_variance_come_after_disagreement() -> None:
