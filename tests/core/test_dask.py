@@ -162,18 +162,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield connected
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("client")
-def test_two_processes_agree_with_one(rows: Any) -> None:
-    lazy = _lazy(rows)
-    assert_same_moments(SecondMoments.from_data(per_chunk(lazy)), SecondMoments.from_data(rows))
-    fitted = CPCA(alpha=1).fit(lazy, background=lazy[:300])
-    expected = CPCA(alpha=1).fit(rows, background=rows[:300])
-    np.testing.assert_allclose(
-        fitted.transform(lazy).compute(), expected.transform(rows), atol=1e-10
-    )
-
-
 def _kill_once(chunk: Any, marker: str, block_id: Any = None) -> Any:
     """Kill the process that first computes chunk (6, 0), which loses its results so far."""
     if block_id == (6, 0):
@@ -197,3 +185,8 @@ def test_a_worker_killed_half_way_changes_nothing(rows: Any, client: Any, tmp_pa
     client.wait_for_workers(2, timeout=60)
     after = set(client.run(os.getpid).values())
     assert len(before - after) == 1  # one worker was killed and another one was started
+    fitted = CPCA(alpha=1).fit(lazy, background=lazy[:300])
+    expected = CPCA(alpha=1).fit(rows, background=rows[:300])
+    np.testing.assert_allclose(
+        fitted.transform(lazy).compute(), expected.transform(rows), atol=1e-10
+    )

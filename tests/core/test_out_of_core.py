@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 import threading
 import tracemalloc
@@ -104,18 +103,6 @@ def test_memory_is_bounded_by_blocks_not_rows() -> None:
         assert tracemalloc.get_traced_memory()[1] < scores.nbytes + 8e6
     finally:
         tracemalloc.stop()
-
-
-def test_reading_can_stop_and_go_on(rows: Any, tmp_path: Path) -> None:
-    """Check that moments of the rows read so far merge with those of the remaining rows."""
-    dataset = KINDS["HDF5 in chunks"](rows, tmp_path)
-    saved = tmp_path / "moments.pickle"
-    saved.write_bytes(pickle.dumps(SecondMoments.from_data(dataset[:700])))
-    moments = pickle.loads(saved.read_bytes())
-    while moments.n_samples < len(dataset):
-        part = dataset[moments.n_samples : moments.n_samples + 500]
-        moments = moments.merge(SecondMoments.from_data(part))
-    assert_same_moments(moments, SecondMoments.from_data(rows))
 
 
 def test_threads_change_nothing(rows: Any) -> None:

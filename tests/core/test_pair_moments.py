@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from contrast_core import CPCA, CPCAStar, PCAPlus, PCAPlusPlus
 from contrast_core.linalg import subspace_error
-from contrast_core.moments import PairMoments, pair_moments
+from contrast_core.moments import PairMoments
 from contrast_core.rows import rows_of
 from tests.core.kinds import KINDS
 
@@ -100,33 +100,6 @@ def test_contrasts_of_the_two_datasets_are_the_methods(pair: Any, exchangeable: 
         assert subspace_error(star.directions_, plus_plus.directions_) < 1e-10
         wanted = plus_plus.generalized_eigenvalues_
         np.testing.assert_allclose((ratio - 1) / (ratio + 1), wanted, rtol=1e-10)
-
-
-@pytest.mark.parametrize("form", ["dense", "span", "products"])
-@pytest.mark.parametrize("exchangeable", [True, False])
-@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize("mean", [0.0, 1e4])
-def test_every_form_gives_the_same_products(
-    pair: Any, form: Any, convert: Any, exchangeable: bool, mean: float
-) -> None:
-    """Use a mean of 10,000 standard deviations; without a shift, eight digits would be lost."""
-    pair = [rows[:40] for rows in pair]
-    wanted = PairMoments.from_data(*pair)
-    views = (rows_of(convert(rows + mean), elements=7 * 16) for rows in pair)
-    found = pair_moments(*views, form, exchangeable=exchangeable)
-    directions = np.random.default_rng(1).normal(size=(3, 7))
-    options = {"exchangeable": exchangeable}
-    whole = found.second_moments(**options)
-    inside = whole.coordinates_of(directions)
-    np.testing.assert_allclose(
-        found.cross_moment_along(inside, **options),
-        wanted.cross_moment_along(directions, **options),
-        atol=1e-9,
-    )
-    np.testing.assert_allclose(
-        whole.along(inside), wanted.second_moments(**options).along(directions), rtol=1e-9
-    )
-    np.testing.assert_allclose(whole.mean, wanted.second_moments(**options).mean + mean)
 
 
 def test_names_travel_and_must_agree(pair: Any) -> None:
