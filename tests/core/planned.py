@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from contrast_core.moments import Form, Moments
 from contrast_core.solve import (
     LIMITS,
@@ -27,6 +29,18 @@ EAGER = replace(
     path_contrasts=1,
 )
 NAMES: dict[Form, Solver] = {"dense": "eigh", "span": "gram", "products": "lanczos"}
+
+
+def rotation(size: int, seed: int = 0) -> Any:
+    """Return a random orthogonal matrix."""
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))[0]
+
+
+def symmetric(values: Any, seed: int = 0) -> Any:
+    """Return a symmetric matrix with these eigenvalues, and the columns of `rotation`."""
+    basis = rotation(len(values), seed)
+    matrix = (basis * values) @ basis.T
+    return (matrix + matrix.T) / 2
 
 
 def moments_in(form: Form, x: Any, y: Any) -> tuple[Moments, Moments]:

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from contrast_core import CPCAStar, SecondMoments, load, save
+from contrast_core import CPCAStar, SecondMoments
 from contrast_core.linalg import subspace_error
 from contrast_core.moments import grouped_moments
 from contrast_core.rows import rows_of
@@ -124,16 +124,6 @@ def test_between_against_within_is_fisher_discriminant_analysis() -> None:
     assert subspace_error(fisher.directions_, lda.scalings_.T[:3]) < 1e-8
     ratio = fisher.generalized_eigenvalues_
     np.testing.assert_allclose(ratio / ratio.sum(), lda.explained_variance_ratio_[:3], rtol=1e-8)
-
-
-def test_moments_travel_in_files(tmp_path: Any) -> None:
-    X, codes, _ = study(2.0)
-    moments = SecondMoments.from_data(X, groups=LABELS[codes])
-    save(moments, tmp_path / "moments")
-    again = load(tmp_path / "moments")
-    np.testing.assert_array_equal(again.within.covariance, moments.within.covariance)
-    np.testing.assert_array_equal(again.groups, moments.groups)
-    np.testing.assert_array_equal(again.merge(moments).mean, moments.merge(again).mean)
 
 
 @pytest.mark.parametrize(

@@ -118,12 +118,6 @@ def test_bad_chunks_are_named(rows: Any) -> None:
     bad[450, 2] = np.nan
     with pytest.raises(ValueError, match=r"chunk 3 of cells contains NaN or inf .* feature 2"):
         SecondMoments.from_chunks(np.array_split(bad, 4), name="cells")
-    with pytest.raises(ValueError, match="chunk 1 of X has 6 features but X has 7"):
-        SecondMoments.from_chunks([rows, rows[:, :6]])
-    with pytest.raises(ValueError, match="X has no rows"):
-        SecondMoments.from_chunks([])
-    with pytest.raises(ValueError, match="has 6 features but X has 7"):
-        SecondMoments.from_data(rows).merge(SecondMoments.from_data(rows[:, :6]))
 
 
 def test_invalid_moments_are_refused() -> None:

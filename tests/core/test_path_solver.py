@@ -18,6 +18,7 @@ from contrast_core.linalg import (
     regularised_path,
     subspace_error,
 )
+from tests.core.planned import rotation, symmetric
 
 EPS = np.finfo(np.float64).eps
 ALPHAS = np.concatenate([[0.0], np.logspace(-1, 3, 12)])
@@ -134,11 +135,8 @@ def test_bounds_hold_where_the_next_ritz_value_has_not_converged(
 
 @pytest.mark.parametrize("gap", [0.0, 1e-12, 1e-7])
 def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
-    d = 150
-    basis = np.linalg.qr(np.random.default_rng(3).normal(size=(d, d)))[0]
-    values = np.r_[5.0, 4.0, 4.0 - gap, np.linspace(3, 0, d - 3)]
-    x = (basis * values) @ basis.T
-    y = 0.01 * np.eye(d)
+    values = np.r_[5.0, 4.0, 4.0 - gap, np.linspace(3, 0, 147)]
+    x, y, basis = symmetric(values), 0.01 * np.eye(150), rotation(150)
     solution = solved(x, y, ALPHAS, 2, budget=np.inf)
     for alpha, found, eigenvalues in zip(ALPHAS, solution.components, solution.values, strict=True):
         np.testing.assert_allclose(eigenvalues, values[:2] - 0.01 * alpha, atol=1e-11)

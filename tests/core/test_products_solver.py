@@ -15,7 +15,7 @@ from contrast_core.linalg._precondition import unconditioned
 from contrast_core.linalg._search import SearchSpace, random_block, search
 from contrast_core.moments import product_moments, weighted_sum
 from contrast_core.rows import rows_of
-from tests.core.planned import moments_in
+from tests.core.planned import moments_in, rotation, symmetric
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 320, 321, 400])
@@ -37,8 +37,7 @@ def test_every_size_and_number(size: int, share: float) -> None:
 def test_a_restarted_search_goes_on() -> None:
     """Check a search that fills its basis of 240 columns several times."""
     values = np.concatenate([[5.0, 4.99, 4.98], np.linspace(4.9, 0.0, 897)])
-    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(900, 900)))[0]
-    matrix = (rotation * values) @ rotation.T
+    matrix = symmetric(values)
     products: list[int] = []
 
     def multiply(columns: Any) -> list[Any]:
@@ -49,7 +48,7 @@ def test_a_restarted_search_goes_on() -> None:
     assert sum(products) > 300
     assert found.pairs is not None
     np.testing.assert_allclose(found.pairs.values[:3], values[:3], rtol=1e-12)
-    assert subspace_error(found.pairs.vectors.T, rotation[:, :3].T) < 1e-8
+    assert subspace_error(found.pairs.vectors.T, rotation(900)[:, :3].T) < 1e-8
 
 
 def test_ties_are_not_accepted() -> None:

@@ -15,14 +15,10 @@ from contrast_core.linalg import (
     solve_contrast,
     subspace_error,
 )
+from tests.core.planned import symmetric
 
 D = 240
 BUDGET = 1.0 * D
-
-
-def with_spectrum(values: Any, seed: int = 0) -> Any:
-    rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(len(values),) * 2))[0]
-    return (rotation * values) @ rotation.T
 
 
 def spectrum(*leading: float) -> Any:
@@ -32,8 +28,8 @@ def spectrum(*leading: float) -> Any:
 @pytest.mark.parametrize("k", [1, 2, 4])
 @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
 def test_it_agrees_with_lapack(k: int, scale: float) -> None:
-    x = scale * with_spectrum(spectrum(9.0, 8.0, 7.5, 7.0, 3.0))
-    y = scale * with_spectrum(np.linspace(0.5, 0, D), 1)
+    x = scale * symmetric(spectrum(9.0, 8.0, 7.5, 7.0, 3.0))
+    y = scale * symmetric(np.linspace(0.5, 0, D), 1)
     pairs = _proved.proved_eigenpairs(x - 0.5 * y, k, BUDGET)
     assert pairs is not None
     exact, _ = solve_contrast(x, y, 0.5, k)
@@ -48,7 +44,7 @@ def test_it_agrees_with_lapack(k: int, scale: float) -> None:
     "values", [spectrum(9.0, 9.0), spectrum(9.0, 9.0 - 1e-14), np.zeros(D), np.ones(D)]
 )
 def test_ties_are_left_to_lapack(values: Any) -> None:
-    matrix = with_spectrum(values)
+    matrix = symmetric(values)
     assert _proved.proved_eigenpairs(matrix, 1, BUDGET) is None
     found, solver = solve_contrast(matrix, np.zeros_like(matrix), 0.0, 1, BUDGET)
     assert solver == "eigh"
@@ -62,7 +58,7 @@ def test_multiple_and_decoupled_eigenvalues_are_found() -> None:
     """
     matrix = np.zeros((D, D))
     matrix[0, 0] = 20.0
-    matrix[1:, 1:] = with_spectrum(spectrum(9.0, 9.0)[:-1])
+    matrix[1:, 1:] = symmetric(spectrum(9.0, 9.0)[:-1])
     start = np.random.default_rng(0).normal(size=D)
     seen = _proved.proved_eigenpairs(matrix, 3, BUDGET, start)
     assert seen is not None

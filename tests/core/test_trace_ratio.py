@@ -22,7 +22,7 @@ from contrast_core.linalg import (
 )
 from contrast_core.moments import SecondMoments
 from contrast_core.solve import LIMITS, Task, _ratio, make_plan, solve_contrasts, solve_ratios
-from tests.core.planned import EAGER, moments_in, plan_in
+from tests.core.planned import EAGER, moments_in, plan_in, rotation, symmetric
 
 D = 150
 
@@ -93,8 +93,7 @@ def test_it_is_as_exact_as_newtons_iteration(kind: str, k: int, scale: float) ->
 def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check the contrast for near ties, where the eigenvectors may be refused."""
     values = np.r_[5.0, 4.0, 4.0 - gap, np.linspace(3, 0, D - 3)]
-    basis = np.linalg.qr(np.random.default_rng(3).normal(size=(D, D)))[0]
-    x, y = (basis * values) @ basis.T, 0.1 * np.eye(D)
+    x, y, basis = symmetric(values), 0.1 * np.eye(D), rotation(D)
     alpha, _ = exact(x, y, 2, 0.025)
     found = proved_trace_ratio(x, y, 2, 0.025, 2000)
     assert found.alpha == pytest.approx(alpha, rel=1e-10)
