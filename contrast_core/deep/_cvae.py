@@ -51,8 +51,8 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
     that :math:`f_t` includes the shift of the foreground. They are then divided by the root of the
     background's mean variance, so that the model does not depend on the units.
 
-    ``noise="counts"`` is a model of raw counts, such as those of single cells. With the row's sum
-    :math:`\ell` and the background's share :math:`r_g` of each feature in all counts,
+    ``noise="counts"`` is a model of raw counts, such as counts of single cells. Let :math:`\ell` be
+    the sum of a row, and :math:`r_g` the share of feature g in all counts of the background. Then
 
     .. math:: x_g \sim NB(\ell \, \mathrm{softmax}(f_s(z) + f_t(t) + \log r)_g, \theta_g) .
 

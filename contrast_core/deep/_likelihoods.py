@@ -33,8 +33,8 @@ class NegativeBinomial:
     Parameters
     ----------
     mean, unit
-        Mean and scale of the logarithms of counts scaled to 10,000 per row. The input of the
-        encoders is standardised by them.
+        Mean and scale of the logarithms of counts scaled to 10,000 per row. They standardise the
+        input of the encoders.
     rates : ndarray of shape (n_features,)
         r, the share of each feature in all counts of the background. Decoders that return zero give
         these shares.

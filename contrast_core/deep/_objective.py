@@ -39,7 +39,7 @@ def bounds(
     background: Tensor,
     noise: tuple[Tensor, Tensor],
 ) -> Tensor:
-    r"""Return the evidence lower bound of each row, at one value of its latent variables.
+    r"""Return the evidence lower bound of each row, estimated from one draw of latent variables.
 
     .. math:: \operatorname{E} \ln p(x \mid f_s(z) + f_t(t)) - KL(q(z \mid x) \| p(z))
         - KL(q(t \mid x) \| p(t)),

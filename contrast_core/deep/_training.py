@@ -104,9 +104,10 @@ def train(
         Training ends if the held-out loss, averaged over three epochs, has not fallen for this
         number of epochs.
     before : History, optional
-        A training to continue; the module holds the weights that it kept. If the held-out loss of
-        these weights is the same as before, or if nothing is held out, the data are taken to be the
-        same, and the epochs follow without a break. Otherwise Adam starts anew from these weights.
+        A training to continue. The module must hold the weights that this training kept. If the
+        held-out loss of these weights is the same as before, or if nothing is held out, the data
+        are assumed to be the same, and the epochs follow without a break. Otherwise Adam starts
+        anew from these weights.
     least_gain : float, default=0
         Amount by which the held-out loss must fall to count as lower.
     learning_rate : float, default=1e-3

@@ -116,8 +116,8 @@ class CLVM(LatentModel):
             paper's inverse gamma prior of the noise variance. The paper's b is not set but
             estimated: it is a times `noise_variance_`.
         ``"adaptive_penalty"`` (True)
-            False selects the paper's penalty :math:`\rho \sum_i \|w_i\|`, with rho in units of the
-            log-likelihood per unit of the data. It needs a number for `sparsity`.
+            False selects the paper's penalty :math:`\rho \sum_i \|w_i\|`. The unit of rho is then
+            the inverse unit of the data. It needs a number for `sparsity`.
         ``"feature_groups"``
             Labels of the features, (n_features,), such as the sensor that each one belongs to.
             With a number or "auto" for `sparsity`, the penalty then applies to the joint length of

@@ -43,7 +43,7 @@ class GibbsPosterior:
     ) -> Any:
         r"""Draw loadings and noise variance from the Gibbs posterior, to see their uncertainty.
 
-        With :math:`A = W W^\top + \sigma^2 I`, n foreground rows and a flat prior, its density is
+        With :math:`A = W W^\top + \sigma^2 I`, n foreground rows and a flat prior, the density is
 
         .. math:: \log \pi(W, \sigma^2) = -\frac{w n}{2} \left[ (1 - \gamma) \log |A|
             + \operatorname{tr} A^{-1} C(\gamma) \right] + \text{const}, \qquad
@@ -63,11 +63,12 @@ class GibbsPosterior:
         chains : int from 2, default=4
             Number of independent chains.
         gamma : float from 0 to below 1, optional
-            Contrast strength, by default that of the fit. The posterior also exists above
-            `gamma_max_`, where the closed form does not.
+            Contrast strength, by default the strength of the fit. The posterior also exists above
+            `gamma_max_`, where the closed form does not exist.
         learning_rate : float above 0, default=1.0
-            The factor w, which multiplies the weight of every row. Row weights are taken as numbers
-            of rows; if they mean something else, w can correct for that.
+            The factor w, which multiplies the weight of every row. The weight of a row is
+            interpreted as a number of equal rows. If your weights mean something else, correct for
+            that by w.
         noise_floor : float above 0, optional
             :math:`\sigma_0^2`, in the units of the data's variances; by default a hundredth of the
             noise variance at ``gamma = 0``.

@@ -112,7 +112,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         return np.asarray(np.linalg.pinv(loadings.T @ self.projection_) @ loadings.T)
 
     def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
-        r"""Return the posterior means of the latent variables, for `CLVM` only of the salient ones.
+        r"""Return the posterior means of the latent variables (in `CLVM`, of the salient ones).
 
         .. math:: E[t \mid x] = (I + W^\top M W)^{-1} W^\top M (x - \bar x), \qquad
             M = (S S^\top + \sigma^2 I)^{-1}

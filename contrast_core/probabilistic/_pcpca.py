@@ -33,7 +33,7 @@ from contrast_core.solve import (
 class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     r"""Probabilistic contrastive PCA: a density under which the foreground alone is likely.
 
-    The model is that of probabilistic PCA, :math:`x = W z + \bar x + \varepsilon` with
+    The model is probabilistic PCA, :math:`x = W z + \bar x + \varepsilon` with
     :math:`z \sim N(0, I_d)` and :math:`\varepsilon \sim N(0, \sigma^2 I_D)`. The fit makes the
     foreground likely and the background unlikely. Each dataset has its own mean:
 
@@ -155,12 +155,12 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     background and foreground rows in which it is observed. In the second case some W leaves a
     residual variance in the observed foreground that is smaller than gamma times the residual
     variance that it leaves in the observed background. `gamma_max_` is the smallest gamma at which
-    either case occurs. For the second case this gamma is found by a search from as many starts,
-    which can miss the smallest one. `within` is not supported: centre groups before the fit. `at`
-    and `path` need complete data.
+    either case occurs. For the second case a search from several starts finds this gamma, and it
+    can miss the smallest one. `within` is not supported: centre groups before the fit. `at` and
+    `path` need complete data.
 
-    At ``gamma = 0``, `noise_variance_` is that of `sklearn.decomposition.PCA` times (n - 1) / n,
-    because second moments divide by n here, as in the paper.
+    At ``gamma = 0``, `noise_variance_` equals the noise variance of `sklearn.decomposition.PCA`
+    times (n - 1) / n, because second moments divide by n here, as in the paper.
 
     References
     ----------
