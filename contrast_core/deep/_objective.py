@@ -39,13 +39,14 @@ def bounds(
     background: Tensor,
     noise: tuple[Tensor, Tensor],
 ) -> Tensor:
-    r"""Return the evidence lower bound of each row, estimated from one draw of latent variables.
+    r"""Return the evidence lower bound of each row, evaluated at one point of its latent variables.
 
     .. math:: \operatorname{E} \ln p(x \mid f_s(z) + f_t(t)) - KL(q(z \mid x) \| p(z))
         - KL(q(t \mid x) \| p(t)),
 
-    The terms with t are left out for the background. The result lists the foreground's rows first.
-    `noise` holds standard normal draws of t for the foreground's rows, and of z for all rows.
+    The expectation is replaced by the value at one point. `noise` holds this point in units of the
+    posterior's standard deviations: t for the foreground's rows, and z for all rows. The terms with
+    t are left out for the background. The result lists the foreground's rows first.
 
     References
     ----------

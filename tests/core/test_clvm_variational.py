@@ -40,7 +40,7 @@ def counted(n: int = 300, d: int = 24, seed: int = 0) -> tuple[Any, Any, Any]:
     """Return counts with two shared dimensions and one salient dimension.
 
     Also return the direction of the salient dimension, which affects a third of the features. Six
-    more features make up most of the total of a row. But for noise, their shares are constant.
+    more features make up most of the total of a row. Their shares are constant except for noise.
     """
     rng = np.random.default_rng(seed)
     share = np.append(0.1 * rng.dirichlet(np.full(d, 4.0)), np.full(6, 0.15))

@@ -1,8 +1,8 @@
 """Tests of extreme values and of data with little variance: a correct result, or an error.
 
 The components do not change if data are multiplied by a power of two or shifted by a constant. The
-expected result is therefore that of the plain data. A method may refuse data whose squares exceed
-the range of float64, with an error that says so.
+expected result is therefore the result for the plain data. A method may refuse data whose squares
+exceed the range of float64, with an error that says so.
 """
 
 from __future__ import annotations
