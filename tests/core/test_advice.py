@@ -1,4 +1,4 @@
-"""Tests of `contrast_advice`: its sentences, its numbers and the level of its p-values."""
+"""Tests of `contrast_advice`: its text, its numbers and the level of its p-values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.core.samples import quiet
 def two_sets(signal: float, shared: tuple[float, ...] = (), n: int = 300) -> tuple[Any, Any]:
     """Return a foreground and a background with strong shared directions.
 
-    The first feature varies more in the foreground, by the factor `signal` in standard deviation.
+    The standard deviation of the first feature is `signal` times larger in the foreground.
     """
     X, Y = np.random.default_rng(1).normal(size=(2, n, 12))
     X[:, 0] *= signal
@@ -66,15 +66,15 @@ def test_the_report_gives_the_advice_and_one_decision() -> None:
 
 
 def test_the_excess_is_that_of_the_definition() -> None:
-    """Compare with the definition, for all ways to deal the units to folds.
+    """Compare the excess with its definition, for every division of the units into folds.
 
-    The folds are random, so the excess must agree with exactly one of these ways.
+    The folds are random, so the excess must agree with exactly one of these divisions.
     """
     rng = np.random.default_rng(2)
     X, Y = rng.normal(size=(90, 5)), rng.normal(size=(60, 5))
     X[:, 1] *= 3
     units, background_units = np.arange(90) % 3, np.arange(60) % 2 + 10
-    units[:7] = 0  # the units differ in size
+    units[:7] = 0  # the units have different numbers of rows
     advice = contrast_advice(X, background=Y, units=units, background_units=background_units)
     close = []
     for deal in _all_deals(units, background_units):
@@ -100,7 +100,7 @@ def test_the_excess_is_that_of_the_definition() -> None:
 
 
 def _all_deals(units: Any, background_units: Any) -> list[Any]:
-    """Return every way to deal three units and two units out to two folds."""
+    """Return every division of three foreground and two background units into two folds."""
     deals = []
     for alone in np.unique(units):
         rest = [name for name in np.unique(units) if name != alone]

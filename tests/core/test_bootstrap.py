@@ -42,7 +42,7 @@ def test_repeated_rows_do_not_fake_stability() -> None:
 @quiet
 @pytest.mark.parametrize("kind", ["rows", "donors", "backgrounds"])
 def test_resamples_are_those_of_a_few_lines_of_numpy(kind: str) -> None:
-    """Compare with plain NumPy, for rows, donors and several backgrounds.
+    """Compare the resamples with plain NumPy, for rows, donors and several backgrounds.
 
     A donor with rows in both datasets is drawn equally often in both. Each of several backgrounds
     is resampled separately.
@@ -67,7 +67,7 @@ def test_resamples_are_those_of_a_few_lines_of_numpy(kind: str) -> None:
         return np.bincount(again.integers(n, size=n), minlength=n)
 
     for _ in range(9):
-        # Donors 0 to 2 are in X only, 3 to 5 in both datasets, 6 and 7 in the background only.
+        # Donors 0 to 2 are in X only, 3 to 5 in both datasets, and 6 and 7 in the background only.
         if kind == "donors":
             both, first, second = drawn(3), drawn(3), drawn(2)
             times.append([np.repeat(np.append(*t), 10) for t in ((first, both), (both, second))])
@@ -90,7 +90,7 @@ def test_resamples_are_those_of_a_few_lines_of_numpy(kind: str) -> None:
     crossed = squared[:, [0, 1], [1, 0]]
     best = np.where((straight.sum(axis=1) > crossed.sum(axis=1))[:, None], straight, crossed)
     np.testing.assert_allclose(found.matched, best, rtol=1e-7)
-    # The squared cosines of the principal angles add up to the retained shares.
+    # The sum of the squared cosines of the principal angles is the sum of the retained shares.
     cosines = np.cos(found.angles) ** 2
     np.testing.assert_allclose(cosines.sum(axis=1), found.retained.sum(axis=1))
     turned = []

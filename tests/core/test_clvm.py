@@ -1,4 +1,4 @@
-"""Tests of CLVM: limits in closed form, scores of rows, data of all forms, the paper's effects."""
+"""Tests of CLVM: limits in closed form, scores, data formats, and the effects of the paper."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_without_salient_variables_it_is_probabilistic_pca_of_both() -> None:
 # Scores and densities of rows
 
 
-# These warnings concern the components of CPCA.
+# The warnings come from CPCA, with which CLVM is compared.
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 def test_the_parameters_are_recovered_where_loadings_are_not_orthogonal() -> None:
     """Compare CLVM with CPCA when the shared and the salient loadings are not orthogonal.
 
-    CPCA loses the part of the salient loadings that lies in the span of the shared ones.
+    CPCA loses the part of the salient loadings that lies in the span of the shared loadings.
     """
     X, Y, S, W = generated(40_000, 30_000, 6)
     model, cpca = fit(X, Y), CPCA().fit(X, background=Y)
@@ -76,7 +76,7 @@ def test_the_parameters_are_recovered_where_loadings_are_not_orthogonal() -> Non
     assert np.abs(left).max() < np.abs(salient).max()  # the shared part is removed
 
 
-# These warnings concern the scales of the features.
+# The features have very different scales, which causes warnings.
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 def test_the_density_tells_the_datasets_apart() -> None:
     X, Y = planted()
@@ -100,7 +100,7 @@ def test_loadings_are_turned_to_their_principal_axes() -> None:
     np.testing.assert_allclose(model.salient_loadings_, model.components_.T * lengths)
 
 
-# Data of all forms
+# Formats of the data
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -21,7 +21,7 @@ INFORMATIVE = np.arange(23) < 17
 
 
 def spoilt(n: int) -> tuple[Any, Any]:
-    """Return motion sensor data with a quarter of the values missing and 3% of them wrong."""
+    """Return motion sensor data in which a quarter of the values are missing and 3% are wrong."""
     data, rng = make_motion_sensors(n, n, random_state=0), np.random.default_rng(0)
     both = []
     for rows in (data.foreground.copy(), data.background.copy()):
@@ -80,7 +80,7 @@ def test_no_step_with_a_prior_descends(kind: str, tails: Any) -> None:
         "relevance": priors.Relevance(2, 8, 1e-3, 1e-3 * noise),
     }[kind]
     if kind == "support":
-        loadings[5:, 2:] = 0.0  # the start must lie within the support
+        loadings[5:, 2:] = 0.0  # the starting point must be zero outside the support
     found = likelihood.climb(likelihood.start_at(Model(loadings, 1.5 * noise)), prior)
     values = found.log_likelihoods
     assert found.converged

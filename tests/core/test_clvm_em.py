@@ -1,4 +1,4 @@
-"""Tests of the likelihood of CLVM: its value, its gradient, EM steps and the maximum."""
+"""Tests of the likelihood of CLVM: its value, its gradient, its EM steps and its maximum."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_likelihood_never_falls_and_ends_at_its_maximum(k: int, t: int) -> N
 
 
 def test_loadings_that_are_nearly_parallel_and_long_lose_no_digits() -> None:
-    """Use features of very different scales: variances are up to 10**5 times the noise variance."""
+    """Use features of different scales, with variances up to 10**5 times the noise variance."""
     rng = np.random.default_rng(0)
     scales = 10.0 ** np.linspace(-6, 3, 10)
     X, Y = rng.normal(size=(100, 10)) * scales, rng.normal(size=(80, 10)) * scales
@@ -114,7 +114,7 @@ def test_loadings_that_are_nearly_parallel_and_long_lose_no_digits() -> None:
 
 
 def test_an_ascent_survives_flat_stretches() -> None:
-    """Use Rosenbrock's valley, with gradient descent as the iterated map."""
+    """Maximise minus Rosenbrock's function, where each iteration is a step of gradient ascent."""
 
     def evaluate(point: Any) -> Evaluation:
         a, b = point

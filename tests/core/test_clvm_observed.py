@@ -1,4 +1,4 @@
-"""Tests of CLVM with missing values and with robust noise: the weighted EM and the scores."""
+"""Tests of CLVM with missing values and with robust noise: weighted EM steps and scores."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_likelihood_is_that_of_its_rows_and_never_falls(robust: Any, k: int,
 def test_complete_rows_give_what_moments_do() -> None:
     X, Y, _, _ = generated(80, 60, 8)
     by_moments = fit(X, Y, tol=1e-9)
-    # An empty row makes the fit use rows, because moments cannot hold missing values.
+    # Moments cannot hold missing values, so an empty row makes CLVM fit to rows.
     by_rows = fit(np.vstack([X, np.full(8, np.nan)]), Y, tol=1e-9)
     assert subspace_error(by_rows.components_, by_moments.components_) < 1e-5
     expected = by_moments.log_likelihoods_[-1]
@@ -189,7 +189,7 @@ def test_a_missing_maximum_is_refused_and_slow_convergence_is_told() -> None:
         found = fit(X, Y, robust=robust)
         assert found.converged_
         assert found.noise_variance_ < 10
-    X[0, 0] = 1e8  # an extrapolated step would exceed double precision
+    X[0, 0] = 1e8  # an extrapolated step would overflow
     with pytest.warns(ContrastWarning, match="still rises"):
         assert fit(X, Y, max_iter=300).noise_variance_ < 10
 

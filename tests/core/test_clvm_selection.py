@@ -35,7 +35,10 @@ def sensors(seed: int = 0, **options: Any) -> CLVM:
 @pytest.mark.parametrize(("k", "t"), [(0, 3), (2, 1)])
 @pytest.mark.parametrize("alike", [True, False])
 def test_the_proximal_step_is_the_minimum(size: int, k: int, t: int, alike: bool) -> None:
-    """Check single features and groups, with one quadratic form for all of them or one for each."""
+    """Check single features and groups of features.
+
+    All rows of the loadings have the same quadratic form (`alike`), or each row has its own.
+    """
     rng = np.random.default_rng(k + t)
     thresholds = np.array([1e-9, 0.01, 0.1, 0.3, 1.0, 3.0, 100.0, np.inf])
     groups = rng.permutation(np.repeat(np.arange(8), size))
@@ -82,7 +85,8 @@ def test_exactly_the_channels_that_carry_nothing_are_left_out(seed: int, sparsit
 def test_a_larger_penalty_leaves_fewer_features_in_any_unit(adaptive: bool) -> None:
     """Check that the number of selected features falls as the penalty rises, in any unit.
 
-    Without adaptive weights, rho has the inverse unit of the data, as in the paper.
+    Without adaptive weights, the unit of rho is the inverse of the unit of the data, as in the
+    paper.
     """
     data = make_motion_sensors(500, 400)
 
@@ -267,7 +271,7 @@ def test_the_scales_of_the_horseshoe_are_where_their_bound_is_highest() -> None:
     for _ in range(2000):
         scales = scales.updated(squares, t)
     a, b, c, d = scales
-    # Compute the means of 1 / rho^2 and 1 / tau^2 with each update written out.
+    # `rho` and `tau` are the means of 1 / rho^2 and 1 / tau^2, whose updates are written out here.
     rho, tau = a / b, c / d
     hyper, of_all = 1 / (1 + rho), 1 / (1 + tau)
     np.testing.assert_allclose(rho, (t + 1) / 2 / (hyper + squares * tau / 2))
@@ -294,7 +298,7 @@ def many(seed: int, n: int, d: int, size: float) -> tuple[Any, Any]:
     [(0, 1000, 50, 1.0), (1, 200, 100, 1.0), (2, 1000, 30, 0.5), (19, 1000, 30, 0.5)],
 )
 def test_five_of_twenty_shared_dimensions_are_found(seed: int, n: int, d: int, size: float) -> None:
-    """Check four seeds; for seed 19 there is a local maximum with six shared columns."""
+    """Check four seeds; with seed 19, the likelihood also has a local maximum with six columns."""
     X, Y = many(seed, n, d, size)
     model, five = fit(X, Y, 20, ard=True), fit(X, Y, 5)
     assert model.shared_loadings_.shape == (d, 5)

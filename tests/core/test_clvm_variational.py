@@ -31,7 +31,7 @@ def fit(X: Any, Y: Any, **options: Any) -> CLVM:
 
 
 def total(model: CLVM, X: Any, Y: Any) -> float:
-    """Return the summed log-density of both datasets."""
+    """Return the sum of the log-densities of all rows of both datasets."""
     of_y = model.score_samples(Y, dataset="background")
     return float(model.score_samples(X).sum() + of_y.sum())
 
@@ -39,8 +39,9 @@ def total(model: CLVM, X: Any, Y: Any) -> float:
 def counted(n: int = 300, d: int = 24, seed: int = 0) -> tuple[Any, Any, Any]:
     """Return counts with two shared dimensions and one salient dimension.
 
-    Also return the direction of the salient dimension, which affects a third of the features. Six
-    more features make up most of the total of a row. Their shares are constant except for noise.
+    Also return the direction of the salient dimension, which affects a third of the `d` features.
+    Six more features make up most of the total count of a row. Their shares of the total are
+    constant, apart from noise.
     """
     rng = np.random.default_rng(seed)
     share = np.append(0.1 * rng.dirichlet(np.full(d, 4.0)), np.full(6, 0.15))
@@ -168,7 +169,7 @@ def test_counts_find_what_logarithms_do_not() -> None:
 
 
 def test_posteriors_of_counts_far_from_the_model_are_the_best_ones() -> None:
-    # For such rows, plain updates of the posterior can alternate between narrow and wide.
+    # For such rows, the posterior of plain updates can alternate between narrow and wide.
     rng = np.random.default_rng(1)
     for _ in range(40):
         loadings, mean = 3 * rng.normal(size=(6, 1)), np.log(rng.dirichlet(np.ones(6)))
@@ -192,7 +193,8 @@ def test_counts_that_are_zero_or_constant() -> None:
     model = fit(X.astype(np.int32), Y.astype(np.float32), noise="counts", max_iter=3)
     assert total(model, X, Y) == pytest.approx(model.elbo_[-1], rel=1e-6)
     assert not model.salient_loadings_[5].any()
-    # The other counts rise with the row's total, so a constant count falls relative to them.
+    # The last count is constant, whereas the others rise with the total count of the row. Its share
+    # therefore falls, which the model explains by a loading.
     assert model.salient_loadings_[-1].any()
     X[:, -1] = 0.0
     np.testing.assert_allclose(model.transform(X[:1]), 0.0, atol=1e-6)
@@ -231,7 +233,7 @@ def test_selections_combine_where_rows_are_bad_and_values_missing() -> None:
     assert model.shared_loadings_.shape[1] == 1
 
 
-# Data of every kind
+# Formats of the data
 
 
 @pytest.mark.filterwarnings("ignore:the likelihood still rises")

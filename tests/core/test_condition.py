@@ -38,9 +38,10 @@ def donors(
     paired: bool = False,
     size: int = D,
 ) -> dict[str, Any]:
-    """Return cells of n treated and m control donors; if `paired`, both sets have the same donors.
+    """Return cells of n treated and m control donors.
 
-    `cells` are the numbers of cells of a treated and of a control donor.
+    If `paired`, both sets have the same donors. `cells` holds the number of cells of each treated
+    donor and of each control donor.
     """
     means = sd * rng.normal(size=(2, max(n, m), size))
     if paired:
@@ -89,7 +90,7 @@ def by_hand(
 
 
 def alike(parts: list[FloatArray]) -> FloatArray:
-    """Return the covariance of all rows, with equal total weight for each part."""
+    """Return the covariance of all rows, in which each part has the same total weight."""
     weights = np.concatenate([np.full(len(part), 1 / len(part) / len(parts)) for part in parts])
     rows = np.vstack(parts)
     rows = rows - weights @ rows
@@ -136,9 +137,9 @@ def test_donors_in_both_and_in_one_keep_to_their_own_kind() -> None:
     }
     test = condition_test(CPCA(1), **data, random_state=0)
     assert test.n_distinct == 20 * 4
-    # The mean of the two parts of a shared donor is moved to the mean of the donors in one set
-    # only. Parts 0 to 2 are treated donors, 3 and 4 are the treated parts of the shared donors, 5
-    # and 6 are their control parts, and 7 to 9 are control donors.
+    # Both parts of a shared donor are shifted, so that their mean is the mean of the donors in one
+    # set only. Parts 0 to 2 are treated donors, 3 and 4 are the treated parts of the shared
+    # donors, 5 and 6 are their control parts, and 7 to 9 are control donors.
     parts = parts_of(data)
     common = np.mean([part.mean(axis=0) for part in parts[:3] + parts[7:]], axis=0)
     for i in (3, 4):
@@ -185,7 +186,7 @@ def n_found(
 def test_donors_that_differ_anyway_are_no_finding(
     n: int, m: int, cells: tuple[int, int], paired: bool, pooled: bool, alpha: Any
 ) -> None:
-    """Check the level, including donors with different numbers of treated and control cells."""
+    """Check the level of the test, also if treated donors have more or fewer cells."""
     rng, estimator = np.random.default_rng(3), CPCA(1, alpha=alpha)
     for sd in (0.0, 1.0):
         drawn = {"cells": cells, "sd": sd, "paired": paired}
@@ -242,9 +243,10 @@ def test_one_donor_against_nineteen_is_enough() -> None:
 @pytest.mark.parametrize("scale", [1.0, 1e60])
 @pytest.mark.parametrize(("alpha", "given"), [("auto", {}), (1.5, {"alpha": 1.5})])
 def test_many_features_in_single_precision(alpha: Any, given: Any, scale: float) -> None:
-    """Compare the single-precision search, which starts near the given components, with NumPy.
+    """Compare the search in single precision with NumPy.
 
-    At scales beyond single precision the search uses double precision.
+    The search starts near the components of the original labels. It uses double precision if the
+    scale of the data exceeds the range of single precision.
     """
     rng = np.random.default_rng(8)
     data = donors(3, 3, rng, cells=(150, 150), sd=0.3, size=710)

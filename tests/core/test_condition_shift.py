@@ -16,7 +16,7 @@ D = 30
 
 
 def rows(n: int, seed: int, shift: float = 0.0) -> Any:
-    """Return heavy-tailed rows with decreasing variances.
+    """Return heavy-tailed rows; the variances of the features decrease.
 
     Feature 7 is shifted by `shift` times its own standard deviation.
     """
@@ -50,7 +50,7 @@ def study(kind: str, seed: int, shift: float, n: int = 300) -> dict[str, Any]:
     if kind == "rows":
         return {"X": rows(n, seed, shift), "background": rows(n, seed + 1)}
     data = by_donor(seed, shift, nested=kind == "nested")
-    # Batch effects make the two samples of a donor differ, in another direction for each donor.
+    # A batch effect shifts the two samples of a donor apart, in a random direction for each donor.
     if kind == "batches":
         rng = np.random.default_rng(seed)
         for name in ("X", "background"):
@@ -74,8 +74,8 @@ def test_an_effect_is_found_along_its_feature_as_often_as_the_documentation_stat
 ) -> None:
     """Check the power that the documentation states for five donors on each side.
 
-    In 60 other draws, p was below 0.05 in 100% (rows, shift 1), 98% (paired, 1), 85% (nested, 2)
-    and 100% (nested, 3).
+    In 60 other draws, p was below 0.05 in 100% (rows, shift 1), 98% (paired, shift 1), 85% (nested,
+    shift 2) and 100% (nested, shift 3).
     """
     found = [
         condition_shift(**study(kind, seed, shift), n_resamples=0, random_state=0)
@@ -87,8 +87,8 @@ def test_an_effect_is_found_along_its_feature_as_often_as_the_documentation_stat
     assert first.direction[7] > 0
     assert np.linalg.norm(first.direction) == pytest.approx(1)
     assert first.n_blocks == 5
-    # If donors are nested, differences among donors are part of the standard deviation, which makes
-    # the effect smaller.
+    # The effect is measured in standard deviations. If donors are nested, these include differences
+    # among donors, so the effect is smaller.
     if kind != "nested":
         assert 0 < first.effect_low < shift < first.effect_high + 0.5
 

@@ -22,8 +22,8 @@ from tests.core.estimators import CASES, Case
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
-# Two computations of the same float64 moments differ by rounding only. The gaps between the planted
-# eigenvalues are near 1, so the subspaces differ by little more.
+# Two computations of the same float64 moments differ by rounding errors only. The gaps between the
+# planted eigenvalues are near 1, so the errors of the subspaces are hardly larger.
 SAME = 1e-10
 
 
@@ -37,8 +37,8 @@ def cases(wanted: Callable[[Case], bool] = lambda case: True) -> Any:
 def planted(n: int = 160, m: int = 120, d: int = 12, seed: int = 0) -> tuple[Any, Any]:
     """Return two matrices that share two strong directions; X has two more.
 
-    With m == n, the second matrix also contains the extra signal of X, row by row. It then
-    serves as the positive view.
+    With m == n, each row of the second matrix also contains the extra signal of the same row of X.
+    The second matrix then serves as the positive view.
     """
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
@@ -55,7 +55,7 @@ def data_for(case: Case, d: int = 12, seed: int = 0) -> tuple[Any, Any]:
 
 
 def assert_unit(case: Case, components: Any, atol: float) -> None:
-    """Check that the rows have unit length, and are orthogonal if the method guarantees it."""
+    """Check that rows have unit length, and that they are orthogonal if the method says so."""
     products = components @ components.T
     if not case.orthonormal:
         products = np.diag(np.diag(products))
@@ -79,7 +79,7 @@ def test_rotating_the_data_rotates_the_subspace(case: Case) -> None:
     assert subspace_error(rotated.components_, plain.components_ @ rotation) < SAME
 
 
-# For the other methods the strength has the units of the data; other tests cover them.
+# The strength of the other methods depends on the units of the data. Other tests cover them.
 @cases(lambda case: case.scale_free)
 def test_scaling_both_datasets_changes_nothing(case: Case) -> None:
     X, Y = data_for(case)
@@ -98,7 +98,7 @@ def test_neither_origin_nor_order_change_anything(case: Case) -> None:
 def test_duplicated_rows_change_nothing(case: Case) -> None:
     X, Y = data_for(case)
     if case.other == "positive":
-        # Duplicated pairs would count as more evidence, so n_effective gives the true number.
+        # Duplicated pairs are no further evidence, so the true number is given as n_effective.
         doubled = case.make(2)
         knows = "n_effective" in inspect.signature(doubled.fit).parameters
         told = {"n_effective": 160} if knows else {}
@@ -113,11 +113,11 @@ def test_padding_with_constant_features_changes_nothing(case: Case) -> None:
     X, Y = data_for(case)
 
     def pad(rows: Any, scale: float) -> Any:
-        """Insert constant columns among the others."""
+        """Insert constant columns between the columns of `rows`."""
         return np.insert(rows, [0, 0, 5, 12], [0.0, -0.1, 1.0, scale * 1e3], axis=1)
 
-    # A constant feature may differ between foreground and background. It may not differ between
-    # two views, because these share one mean.
+    # The value of a constant feature may differ between foreground and background. It may not
+    # differ between two views, because both views are centred by the same mean.
     scale = 1.0 if case.other == "positive" else 2.0
     plain, padded = case.fit(X, Y), case.fit(pad(X, 1.0), pad(Y, scale))
     constant = [0, 1, 7, 15]
@@ -128,7 +128,7 @@ def test_padding_with_constant_features_changes_nothing(case: Case) -> None:
 
 @cases()
 def test_sparse_rows_agree_with_dense_ones(case: Case) -> None:
-    """Check sparse rows; test_odd_inputs.py has other forms of data."""
+    """Check sparse rows; test_odd_inputs.py checks other formats of data."""
     X, Y = (np.where(np.abs(a) < 1.0, 0.0, a) for a in data_for(case))
     dense, sparse = case.fit(X, Y), case.fit(sp.csr_array(X), sp.csc_matrix(Y))
     assert subspace_error(sparse.components_, dense.components_) < SAME
@@ -158,7 +158,7 @@ def test_fewer_rows_than_features(case: Case) -> None:
     assert np.isfinite(fitted.transform(X)).all()
 
 
-# The other methods need a residual dimension; their own tests cover them.
+# The other methods need fewer components than features; their own tests cover them.
 @cases(lambda case: case.full_rank_k)
 def test_one_feature_and_all_components(case: Case) -> None:
     X, Y = data_for(case)

@@ -11,7 +11,7 @@ from contrast_core import SecondMoments, contrast_dimension
 
 
 def study(own: int, seed: int, n: int = 300, d: int = 40) -> tuple[Any, Any]:
-    """Return two datasets with three shared directions, and `own` more in the foreground."""
+    """Return two datasets with three shared directions; `own` directions are only in the first."""
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
     X, Y = rng.normal(size=(2, n, d))

@@ -54,8 +54,8 @@ def test_affinity_is_the_product_of_cosines(path: Any) -> None:
     assert path.affinity[0, 25] == pytest.approx(np.prod(cosines))
     np.testing.assert_allclose(path.affinity, path.affinity.T)
     np.testing.assert_array_equal(path.affinity.diagonal(), 1.0)
-    # For many components the affinity is the geometric mean of the cosines; for orthogonal
-    # subspaces it is 0 and not NaN.
+    # For many components, the affinity is the geometric mean of the cosines. For orthogonal
+    # subspaces, it is 0 and not NaN.
     rng = np.random.default_rng(0)
     subspaces = np.stack([np.linalg.qr(rng.normal(size=(200, 60)))[0].T for _ in range(3)])
     cosines = np.linalg.svd(subspaces[0] @ subspaces[1].T, compute_uv=False)
@@ -94,7 +94,7 @@ def test_equal_subspaces_need_one_representative() -> None:
     assert len(short.representative_alphas) <= 2
     labels, medoids = representatives(np.eye(5), 5, 0)
     assert sorted(labels) == sorted(medoids) == [0, 1, 2, 3, 4]
-    assert representatives(np.ones((5, 5)), 1, 0)[1] == [2]  # the middle of the constant part
+    assert representatives(np.ones((5, 5)), 1, 0)[1] == [2]  # the middle of a constant path
 
 
 def test_it_is_the_same_every_time(path: Any) -> None:
@@ -108,7 +108,10 @@ def test_it_is_the_same_every_time(path: Any) -> None:
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("seed", range(5))
 def test_four_groups_are_seen_from_three_sides(seed: int) -> None:
-    """Check Abid et al. 2018, App. A: views split by the first features, the second, or both."""
+    """Reproduce Abid et al. 2018, App. A: three views show different divisions of four groups.
+
+    The groups differ in the first features, in the second features, or in both.
+    """
     data = make_four_groups(random_state=seed)
     path = contrast_path(data.foreground, background=data.background)
     splits = {"first": data.labels // 2, "second": data.labels % 2, "both": data.labels}

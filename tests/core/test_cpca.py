@@ -1,4 +1,4 @@
-"""Tests of CPCA: Algorithm 1 of the paper, limits, the default contrast, and published effects."""
+"""Tests of CPCA: Algorithm 1 of the paper, limits, the default alpha, and published effects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALPHAS = [0.0, 0.3, 2.0, 30.0, 1000.0]
 
 
 def reference(X: Any, Y: Any, alpha: float, k: int) -> tuple[Any, float, float]:
-    """Return the exact subspace, the norm of the contrast, and the gap below eigenvalue k."""
+    """Return the exact subspace, the norm of the contrast matrix, and its k-th eigengap."""
     contrast = np.cov(X.T, bias=True) - alpha * np.cov(Y.T, bias=True)
     values, vectors = scipy.linalg.eigh(contrast)
     return vectors[:, -k:].T, float(np.abs(values).max()), float(values[-k] - values[-k - 1])
@@ -103,7 +103,7 @@ def _silhouette(scores: Any, labels: Any, *, unit_sd: bool) -> float:
 
 
 def test_mice_with_down_syndrome_stand_apart() -> None:
-    """Reproduce Fig. 2 of Abid et al. 2018, with a contrast that is chosen without labels."""
+    """Reproduce Fig. 2 of Abid et al. 2018, with an alpha that is chosen without labels."""
     mice = load_mouse_protein()
     cpca = CPCA().fit(mice.foreground, background=mice.background)
     assert _silhouette(cpca.transform(mice.foreground), mice.labels, unit_sd=True) >= 0.41
@@ -160,7 +160,7 @@ def test_values_beyond_the_range_of_float64_are_named() -> None:
 
 
 def test_the_ridge_counts_features_that_vary_in_either_dataset() -> None:
-    """Check the mean variance if some features vary in one dataset only."""
+    """Check the mean variance in the ridge if some features vary in one dataset only."""
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(80, 6)) * [3, 1, 1, 2, 1, 1], rng.normal(size=(90, 6))
     Y[:, 3:] = X[:, 5:] = 7.0

@@ -1,4 +1,4 @@
-"""Tests of cPCA*: the generalised eigenproblem, its limits, and the automatic contrast."""
+"""Tests of cPCA*: the generalised eigenproblem, its limits, and the automatic strength."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of `cross_fitted_ratio`, by rows and by units."""
+"""Tests of `cross_fitted_ratio`, which holds out rows or whole units."""
 
 from __future__ import annotations
 

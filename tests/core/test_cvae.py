@@ -26,7 +26,7 @@ def found() -> tuple[CVAE, Any]:
 
 
 def test_the_salient_plane_shows_the_ring_and_not_the_curve(found: Any) -> None:
-    """Predict cosine and sine of the angle from the salient variables by linear regression."""
+    """Predict the position on the ring from the salient variables by linear regression."""
     model = found[0]
     X, Y, turn, _ = ring(seed=1)
     scores = model.transform(X)
@@ -39,7 +39,7 @@ def test_the_salient_plane_shows_the_ring_and_not_the_curve(found: Any) -> None:
     assert ((explained - scores.mean(axis=0)) ** 2).sum() < 0.05 * (
         (scores - scores.mean(axis=0)) ** 2
     ).sum()
-    # Background rows have no circle, so their scores lie inside the ring.
+    # Background rows are not on the ring, so their scores lie inside of it.
     radius = np.linalg.norm(scores - scores.mean(axis=0), axis=1)
     inside = np.linalg.norm(model.transform(Y) - scores.mean(axis=0), axis=1)
     assert np.median(inside) < 0.5 * np.median(radius)
@@ -65,8 +65,8 @@ def test_rows_drawn_are_like_those_of_the_fit(found: Any) -> None:
     for real, made in drawn.values():
         scale = real.std(axis=0).mean()
         np.testing.assert_allclose(made.mean(axis=0), real.mean(axis=0), atol=0.35 * scale)
-        # Compare the central 80%: the curve contains squares of normal variables, whose tails a
-        # decoder trained on few rows does not reach.
+        # The ranges of the central 80% are compared, because the curve contains squares of normal
+        # variables. A decoder that is trained on few rows does not reach their tails.
         spreads = [np.ptp(np.quantile(rows, [0.1, 0.9], axis=0), axis=0) for rows in (made, real)]
         np.testing.assert_allclose(*spreads, rtol=0.3)
     alone = model.sample_foreground(500, denoised=True, random_state=0)

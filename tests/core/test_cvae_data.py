@@ -1,4 +1,4 @@
-"""Tests of CVAE on data of every kind and scale, and of its errors."""
+"""Tests of CVAE on data of every format and scale, and of its errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_data_of_every_kind(kind: str, tmp_path: Path) -> None:
     scores = scores.detach().numpy() if torch.is_tensor(scores) else np.asarray(scores)
     array = X if kind != "data frame" else given[0]
     np.testing.assert_allclose(scores, model.transform(array), atol=1e-5)
-    # Streamed rows come in another order; everything else is equal.
+    # Only the order of the rows differs if they are streamed.
     streamed = any(word in kind for word in ("HDF5", "zarr", "backed", "dask"))
     if streamed and kind != "backed CSC":
         np.testing.assert_allclose(model.held_out_loss_, dense.held_out_loss_, atol=0.5)

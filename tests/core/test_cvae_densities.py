@@ -1,4 +1,4 @@
-"""Tests of CVAE's densities: the bound of a linear model, and the negative binomial of counts."""
+"""Tests of CVAE's densities: the bound of a linear model, and the likelihood of counts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def linear(matrix: Any, offset: Any = 0.0) -> Any:
 
 
 def test_the_bound_is_the_density_where_the_posterior_is_exact() -> None:
-    """Use linear networks with orthogonal loadings, whose encoders give the exact posterior.
+    """Check a linear model whose encoders give the exact posterior.
 
-    The model is x = unit (S z + W t + e) + mean with S and W orthogonal, so the marginal is normal.
+    The model is x = unit (S z + W t + e) + mean, so the density of x is normal. S and W are
+    orthogonal.
     """
     S, W = np.array([[1.5, 0, 0, 0.5]]).T, np.array([[0, 2.0, 1.0, 0]]).T
     sd, unit, mean = 0.7, 2.5, np.array([1.0, -2.0, 0.0, 5.0])
@@ -56,9 +57,9 @@ def test_the_bound_is_the_density_where_the_posterior_is_exact() -> None:
         density = scipy.stats.multivariate_normal(mean, covariance)
         rows = density.rvs(size=4000, random_state=0)
         difference = bound(rows)[:, 0] - density.logpdf(rows)
-        # The cubature is exact for linear decoders; log_noise has the precision of a float32.
+        # The cubature is exact for linear decoders, but log_noise has the precision of float32.
         np.testing.assert_allclose(difference, 0, atol=1e-5)
-    # A wrong posterior lowers the bound by its divergence from the right one.
+    # A wrong posterior lowers the bound by its divergence from the exact posterior.
     torch.nn.init.constant_(networks.shared_encoder.bias, 0.3)
     assert (coder.background_bounds(rows)[:, 0] - density.logpdf(rows)).mean() < -0.05
 

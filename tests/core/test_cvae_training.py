@@ -1,4 +1,4 @@
-"""Tests of CVAE's training: seeds, warm starts, saved models, and a loss that is not finite."""
+"""Tests of CVAE's training: seeds, warm starts, saved models, and losses that are NaN."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_going_on_from_a_file_continues_norms_of_batches_and_the_wait(
 ) -> None:
     """Check that a loaded model continues its training as if it had not been interrupted.
 
-    The rows are few and the learning rate is high, so the best weights are not the last ones. Both
-    must be restored.
+    The rows are few and the learning rate is high, so the best weights are not the last weights.
+    Both the best and the last weights must be restored.
     """
     X, Y, *_ = ring(60, 40)
     layers = torch.nn.BatchNorm1d(D), torch.nn.Linear(D, 4)
@@ -103,7 +103,7 @@ def interrupt(*_: Any, **__: Any) -> Any:
 
 
 class Breaking(torch.nn.Module):
-    """A decoder that returns NaN in every training pass after the first `n_good`."""
+    """Decoder that returns NaN in every training pass after the first `n_good` passes."""
 
     def __init__(self, n_good: int) -> None:
         super().__init__()
