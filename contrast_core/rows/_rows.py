@@ -104,7 +104,7 @@ class Rows(ABC):
         return slice(None) if self._rows is None else self._rows
 
     def labelled(self, weights: FloatArray | None, groups: NDArray[Any] | None) -> Self:
-        """Return the rows with weights, groups or both, given for each selected row."""
+        """Return the rows with a weight, a group or both for each selected row."""
         other = copy.copy(self)
         if weights is not None:
             other._weights = self._spread(weights)

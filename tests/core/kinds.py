@@ -1,4 +1,4 @@
-"""Data of every kind that can be read as rows, and helpers for tests of rows and of moments."""
+"""Every kind of data that can be read as rows, and helpers for tests of rows and of moments."""
 
 from __future__ import annotations
 

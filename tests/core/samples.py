@@ -1,4 +1,4 @@
-"""Simulated rows for tests of significance: independent rows, and repeated measurements."""
+"""Simulated rows for tests of significance: independent rows and repeated measurements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SD = np.array([2.0, 1.5, 1.0, 1.0, 0.7, 0.5])
 
 
 def rows(n: int, rng: np.random.Generator, spike: float = 0.0) -> Any:
-    """Return independent rows; noise of standard deviation `spike` is added to feature 4."""
+    """Return n independent rows; noise of standard deviation `spike` is added to feature 4."""
     X = rng.normal(size=(n, len(SD))) * SD
     X[:, 4] += spike * rng.normal(size=n)
     return X
@@ -30,7 +30,12 @@ def repeated(n: int, rng: np.random.Generator, repeats: int = 8) -> tuple[Any, A
 def leading_by_hand(
     P: Any, Q: Any, totals: Any, alpha: float | None, beta: float | None
 ) -> tuple[float, Any]:
-    """Return the statistic of two covariances, and the direction excluded from the next one."""
+    """Return the statistic of two covariances, and the direction to remove for the next one.
+
+    P and Q are the covariances of foreground and background. The statistic is that of cPCA if alpha
+    is given and that of cPCA* if beta is given; P and Q are then scaled to the total variances
+    `totals`. If both are None, the statistic is the default ratio.
+    """
     size = len(P)
     if alpha is None and beta is None:
         values, vectors = scipy.linalg.eigh(P, Q + np.trace(Q) / (4 * size) * np.eye(size))
@@ -50,14 +55,14 @@ def rejections(p_values: Any, level: float) -> int:
 def assert_level_is_kept(p_values: Any, level: float) -> None:
     """Check that the share of p-values below the level agrees with a uniform distribution.
 
-    A correct level fails in 0.2% of the cases.
+    If the level is correct, this check fails with a probability of 0.2%.
     """
     n = len(p_values)
     assert binom.ppf(0.001, n, level) <= rejections(p_values, level) <= binom.ppf(0.999, n, level)
 
 
 def geometric_median(rows: Any) -> Any:
-    """Return the point with the least sum of distances to the rows."""
+    """Return the point with the smallest sum of distances to the rows."""
 
     def distance(centre: Any) -> float:
         return float(np.linalg.norm(rows - centre, axis=1).sum())
@@ -66,6 +71,9 @@ def geometric_median(rows: Any) -> Any:
 
 
 def error_of_centre(centred: Any, draw: Any) -> Any:
-    """Return the mean of the unit vectors times `draw`, divided by the mean inverse length."""
+    """Return ``sum_i draw_i u_i / sum_i (1 / l_i)`` for centred rows with unit vectors u_i.
+
+    The lengths of the rows are l_i.
+    """
     lengths = np.linalg.norm(centred, axis=1)
     return (draw / lengths) @ centred / (1 / lengths).sum()

@@ -39,7 +39,7 @@ def test_every_point_is_the_estimator_at_that_contrast(path: Any) -> None:
 
 
 def test_variances_trace_the_pareto_front(path: Any) -> None:
-    """Check Abid et al. 2018, Thm 1: both variances fall as alpha rises.
+    """Check that both variances fall as alpha rises (Abid et al. 2018, Thm 1).
 
     This holds for the first component and for the sum over components.
     """

@@ -33,7 +33,7 @@ def rows() -> Any:
 
 
 def per_chunk(lazy: Any) -> Any:
-    """Stop the default merging of small chunks, so that there are many tasks."""
+    """Return rows that are read chunk by chunk, so that there is a task for each chunk."""
     return rows_of(lazy, elements=1)
 
 
@@ -51,7 +51,7 @@ LAZY: dict[str, Callable[[Any], Any]] = {
     ),
     "sparse arrays": lambda rows: _lazy(rows).map_blocks(sp.csr_array),
     "by columns": lambda rows: _lazy(rows).map_blocks(sp.csc_matrix),
-    # As after a filter: dask does not know the number of rows, and some chunks have no rows.
+    # After a filter, dask does not know the number of rows, and some chunks have no rows.
     "of unknown sizes": lambda rows: (both := _lazy(np.concatenate([rows - 1e3, rows])))[
         both[:, 0] > -500
     ],
@@ -140,7 +140,7 @@ def test_errors_name_the_chunk(rows: Any) -> None:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Start a cluster of two processes on this machine."""
+    """Yield a client of a local cluster of two processes."""
     distributed = pytest.importorskip("distributed")
     settings = {
         "distributed.comm.timeouts.connect": "60s",
@@ -163,14 +163,17 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def _kill_once(chunk: Any, marker: str, block_id: Any = None) -> Any:
-    """Kill the process that first computes chunk (6, 0), which loses its results so far."""
+    """Return the chunk, but kill the process that is the first one to compute chunk (6, 0).
+
+    The results that this process has computed before are lost.
+    """
     if block_id == (6, 0):
         try:
             os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return chunk
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.01)  # so that both workers get tasks
+    time.sleep(0.01)  # gives the other worker time to take tasks
     return chunk
 
 

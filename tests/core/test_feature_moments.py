@@ -1,4 +1,4 @@
-"""Tests of `FeatureMoments`: the variance of every feature, for any blocks of rows."""
+"""Tests of `FeatureMoments`, the mean and variance of every feature, for blocks of any size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.core.kinds import KINDS
 
 @pytest.fixture
 def rows():
-    """Return sparse rows with a constant feature, an empty one, and one far from zero."""
+    """Return sparse rows with a constant feature, a feature of zeros, and one far from zero."""
     rng = np.random.default_rng(0)
     rows = rng.poisson(0.3, size=(700, 9)).astype(np.float32)
     rows[:, 0], rows[:, 1] = 0.7, 0
@@ -82,5 +82,6 @@ def test_scaling_sparse_rows_takes_little_more_than_its_result():
     scaled = scaled_features(rows)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # Dense rows would need ten times the memory of the values, and temporary arrays three times.
+    # Dense rows would need ten times the memory of the stored values. Temporary copies of the
+    # values would need three times their memory.
     assert peak < 1.5 * scaled.matrix.data.nbytes

@@ -33,7 +33,7 @@ def changed(matrix: Any, value: float, row: int = 0, column: int = 1) -> Any:
     return other
 
 
-# tests/core/test_odd_arguments.py has more cases: wrong shapes, types, names and merges.
+# More cases (wrong shapes, types, names and merges) are in tests/core/test_odd_arguments.py.
 @pytest.mark.parametrize(
     ("field", "value", "error", "message"),
     [

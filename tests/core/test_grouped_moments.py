@@ -1,4 +1,4 @@
-"""Tests of moments of rows with groups and weights, for rows in any order and in blocks."""
+"""Tests of the moments of rows with groups and weights, in any order and in blocks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def parts_by_definition(X: Any, codes: Any, weights: Any) -> tuple[Any, Any, Any
 
 
 def study(distance: float, seed: int = 0) -> tuple[Any, Any, Any]:
-    """Return rows of groups that are `distance` standard deviations apart, codes and weights."""
+    """Return rows, the group of each row, and weights.
+
+    The means of the groups are about `distance` standard deviations apart.
+    """
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, G, N)
     X = rng.normal(size=(N, D)) + distance * rng.normal(size=(G, D))[codes]
@@ -60,7 +63,7 @@ def test_parts_are_those_of_the_definition(
     kind: str, weighted: bool, distance: float, tolerance: float
 ) -> None:
     X, codes, weights = study(distance)
-    # In sparse rows, some features are nonzero in some groups only.
+    # In the sparse rows, feature 3 is nonzero in one group only.
     if kind == "sparse":
         X = X * (np.random.default_rng(1).random(X.shape) < 0.2)
         X[:, 3] = np.where(codes == 2, distance + X[:, 4], 0.0)

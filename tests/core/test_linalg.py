@@ -55,7 +55,7 @@ def test_another_thread_runs_meanwhile() -> None:
         time.sleep(0.001)
         ticks += 1
     solver.join()
-    assert ticks > 5  # if the solver held the lock, there would be one tick at the end
+    assert ticks > 5  # if the solver held the lock, there would be only one tick
 
 
 def test_the_sign_rule_does_not_hang_on_the_last_bit() -> None:
@@ -82,7 +82,7 @@ def test_angles_between_known_subspaces() -> None:
     assert subspace_error([eye[0], eye[0]], eye[:1]) < 1e-12
 
 
-@pytest.mark.parametrize("rank", [0, 3, 200, 299])  # ranks below and above the block size of LAPACK
+@pytest.mark.parametrize("rank", [0, 3, 200, 299])  # below and above the block size of LAPACK
 def test_a_pivoted_factor_has_the_rows_inner_products(rank: int) -> None:
     rows = np.random.default_rng(0).normal(size=(300, rank)) * np.linspace(5, 1, rank)
     gram = rows @ rows.T

@@ -1,4 +1,4 @@
-"""Tests of `LinearMap` alone, and of the linear map that every fitted linear method has."""
+"""Tests of `LinearMap`, and of the linear map of every fitted linear method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of `SecondMoments`: from data of every kind, from chunks, and merged."""
+"""Tests of `SecondMoments` of every kind of data, of chunks, and of merged parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows() -> Any:
 def test_data_of_every_kind_have_the_moments_of_their_rows(
     rows: Any, kind: str, tmp_path: Path
 ) -> None:
-    """Check blocks of 64 rows, and several selections that are read together and may overlap."""
+    """Check blocks of 64 rows, and overlapping selections that are read together."""
     whole = rows_of(KINDS[kind](rows, tmp_path), elements=64 * D)
     assert_same_moments(SecondMoments.from_data(whole), SecondMoments.from_data(rows))
     masks = [np.arange(N) % 3 == 0, np.arange(N) < 300, np.arange(N) % 3 == 1]
@@ -65,7 +65,10 @@ def test_chunks_are_read_in_the_callers_thread_and_may_be_overwritten(
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_neither_a_mean_far_from_zero_nor_drift_costs_precision(dtype: Any) -> None:
-    """Use a mean of 10,000 standard deviations; without a shift, eight digits would be lost."""
+    """Use a mean of 10,000 standard deviations.
+
+    If the rows were not centred before they are multiplied, eight digits would be lost.
+    """
     rng = np.random.default_rng(1)
     drift = np.repeat([0.0, 50.0, -80.0], 1000)[:, None]
     for far, rtol in ((1e4, 1e-11), (drift, 1e-12)):

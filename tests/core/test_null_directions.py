@@ -22,7 +22,7 @@ def data(n: int = 60, m: int = 50, d: int = 6, seed: int = 0) -> tuple[Any, Any]
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_collinear_features_are_recognised_whatever_their_scale(scale: float) -> None:
-    """Check two linear dependences among eight features, one of which has another unit."""
+    """Use eight features with two linear dependences; one feature has another unit."""
     x, y = data()
     mixing = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 6)))[0].T
     units = np.array([scale, 1, 1, 1, 1, 1, 1, 1])

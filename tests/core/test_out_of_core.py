@@ -31,7 +31,7 @@ def rows() -> Any:
     return values.astype(np.float32)
 
 
-# Reading and multiplying blocks of 256 rows gives a small dataset several blocks.
+# With blocks of 256 rows, a small dataset has several blocks.
 small = partial(rows_of, elements=256 * D)
 
 
@@ -106,7 +106,7 @@ def test_memory_is_bounded_by_blocks_not_rows() -> None:
 
 
 def test_threads_change_nothing(rows: Any) -> None:
-    """Check that the number of threads, their timing and other fits have no effect."""
+    """Check that results do not depend on the number of threads, on timing or on other fits."""
     with threadpool_limits(1, user_api="blas"):
         serial = SecondMoments.from_data(small(rows))
     with threadpool_limits(4, user_api="blas"):
@@ -137,7 +137,7 @@ def test_an_error_while_reading_leaves_no_thread_and_no_limit_behind(rows: Any) 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
 def test_single_precision_is_off_by_single_rounding(rows: Any, dtype: Any) -> None:
-    """Compare errors with the covariance, because the mean may be many times larger."""
+    """Measure the error relative to the covariance; the mean may be many times larger."""
     far = small((rows * 10 + 1000).astype(dtype))
     single = SecondMoments.from_data(far, precision="single")
     assert single.covariance.dtype == single.mean.dtype == np.float64

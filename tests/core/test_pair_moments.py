@@ -61,7 +61,7 @@ def test_chunks_and_merged_parts_agree_with_the_whole(pair: Any) -> None:
 def test_stored_views_are_read_in_blocks(
     pair: Any, first: str, second: str, n_blocks: int, tmp_path: Path
 ) -> None:
-    """Check that the blocks are the storage chunks of the first stored view."""
+    """Check that pairs are read in blocks that are the storage chunks of the first stored view."""
     X, P = pair
     x, p = (
         rows_of(KINDS[kind](view, tmp_path), elements=1) for kind, view in ((first, X), (second, P))
@@ -86,7 +86,7 @@ def test_stored_views_are_read_in_blocks(
 
 @pytest.mark.parametrize("exchangeable", [True, False])
 def test_contrasts_of_the_two_datasets_are_the_methods(pair: Any, exchangeable: bool) -> None:
-    """Check that PCA+ is cPCA, and PCA++ is cPCA*, of the means against the differences."""
+    """Check that PCA+ is cPCA and PCA++ is cPCA*, if means are contrasted with differences."""
     moments = PairMoments.from_data(*pair)
     background = moments.disagreement(exchangeable=exchangeable)
     contrast = CPCA(3, alpha=1.0).fit(moments.average, background=background)

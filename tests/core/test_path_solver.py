@@ -38,7 +38,7 @@ def solved(*args: Any, **options: Any) -> Solved:
 
 
 def covariances(d: int, kind: str, seed: int = 0) -> tuple[Any, Any]:
-    """Return two covariances of dimension d with a spectrum of the given kind."""
+    """Return a foreground and a background covariance (d, d) with the given kind of spectrum."""
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(3 * d, d)), rng.normal(size=(3 * d, d))
     if kind == "power-law":
@@ -78,10 +78,10 @@ def test_it_is_as_exact_as_lapack(kind: str, k: int) -> None:
 
 
 def test_a_decoupled_eigenvector_is_found() -> None:
-    """Check a leading eigenvector to which no residual of the other vectors points."""
+    """Use a leading eigenvector that no residual of the other vectors reveals."""
     d = 200
     x, y = covariances(d, "noise", 1)
-    # The last coordinate is decoupled from the others, and it leads only if alpha is large.
+    # The last coordinate is an eigenvector by itself. It is the leading one only for a large alpha.
     for matrix in (x, y):
         matrix[-1, :] = matrix[:, -1] = 0
     x[-1, -1] = 20.0
@@ -92,7 +92,7 @@ def test_a_decoupled_eigenvector_is_found() -> None:
 
 
 def test_a_wrong_candidate_is_never_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the solver exact eigenpairs that are not the leading ones; it must refuse them."""
+    """Give the solver exact eigenpairs that are not the leading ones, which it must refuse."""
     x, y = covariances(120, "power-law", 2)
 
     def second_and_third(space: Any, contrasts: Any, k: int, *_: Any) -> Any:
@@ -113,9 +113,9 @@ def test_a_wrong_candidate_is_never_returned(monkeypatch: pytest.MonkeyPatch) ->
 def test_bounds_hold_where_the_next_ritz_value_has_not_converged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Check the bounds at each contrast and between two contrasts.
+    """Check the upper bounds of the next eigenvalue at each contrast and between two contrasts.
 
-    The sum of the leading eigenvalues is linear between them here.
+    In this example, every eigenvalue is a linear function of alpha.
     """
     x, y = np.diag(np.r_[10.0, 9.0, 8.0, np.linspace(1, 0, 57)]), 0.01 * np.eye(60)
 
@@ -147,7 +147,7 @@ def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_units_do_not_matter(scale: float) -> None:
-    """Check that the steps in single precision neither overflow nor underflow."""
+    """Use scales at which single precision would overflow or underflow without scaling."""
     x, y = covariances(100, "power-law")
     plain = solved(x, y, ALPHAS, 2, budget=np.inf)
     scaled = solved(scale * x, scale * y, ALPHAS, 2, budget=np.inf)
@@ -159,11 +159,11 @@ def test_units_do_not_matter(scale: float) -> None:
 def test_the_choice_of_solver() -> None:
     x, y = covariances(300, "power-law")
     y[:5] = y[:, :5] = 0
-    assert set(solved(x, y, ALPHAS, 2).solvers) == {"eigh"}  # nothing else was requested
+    assert set(solved(x, y, ALPHAS, 2).solvers) == {"eigh"}  # the default uses LAPACK only
     forced = solved(x, y, np.r_[ALPHAS, np.inf], 2, budget=np.inf).solvers
-    assert forced[-1] == "eigh"  # an infinite contrast is another eigenproblem
+    assert forced[-1] == "eigh"  # LAPACK solves the infinite contrast
     assert forced.count("search") >= len(ALPHAS) - 2
-    # There is no room for a search space in the first case, and no gap in the second.
+    # In the first case, the matrix is too small for a search space. In the second, there is no gap.
     for matrix in (np.eye(5), np.zeros((50, 50))):
         found = solved(matrix, matrix, np.array([1.0]), 4, budget=np.inf)
         assert found.solvers == ("eigh",)
@@ -188,7 +188,7 @@ def test_generalised_pairs_are_the_same_from_the_iteration(
 
     monkeypatch.setattr(_generalized, "proved_eigenpairs", watched)
     if not converges:
-        # With a bound below the eigenvalue there is no proof.
+        # This makes the tried bound lower than the next eigenvalue, so that the proof fails.
         monkeypatch.setattr(_proof, "AIMS", (-1.0,))
     found = regularised_path(x, y, weights, 2, budget=1e4)
     if converges:

@@ -1,4 +1,4 @@
-"""Tests of plans, which depend on sizes alone: known cases, and plans for growing tasks."""
+"""Tests of plans: known cases, and how plans change if the sizes of a task grow."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def sparse(task: Task, per_row: int) -> Task:
 
 TALL = sparse(Task(100_000, 2000, 2), 120)
 FORMS: list[tuple[Task, str, str | None]] = [
-    # The covariance if there are no more features than rows, and the span of the rows otherwise.
+    # The covariance is planned if there are no more features than rows, otherwise the span.
     (Task(60, 60, 2), DENSE, None),
     (Task(60, 61, 2), SPAN, None),
     (Task(40, 1000, 10, contrasts=41), SPAN, None),
     (sparse(Task(100, 1500, 2, contrasts=41), 75), SPAN, None),
     (sparse(Task(160, 6000, 2), 60), SPAN, None),
-    # Products for one given contrast of large data, with a matrix as the fallback.
+    # Products are planned for one given contrast of large data, with a matrix as the fallback.
     (Task(6000, 3001, 2), PRODUCTS, DENSE),
     (Task(3001, 6000, 2), PRODUCTS, SPAN),
     (Task(6000, 5001, 2, automatic=True), DENSE, None),
@@ -37,32 +37,33 @@ FORMS: list[tuple[Task, str, str | None]] = [
     (sparse(Task(3000, 25_000, 2), 1750), PRODUCTS, SPAN),
     (sparse(Task(3000, 25_000, 2, automatic=True), 1750), SPAN, None),
     (sparse(Task(3000, 25_000, 2, contrasts=2), 1750), SPAN, None),
-    # Products for every task if no matrix fits in memory.
+    # Products are planned for every task if a matrix would be too large.
     (Task(20_000, 10_001, 2, contrasts=41), PRODUCTS, None),
     (Task(10_001, 20_000, 2, automatic=True, in_memory=False), PRODUCTS, None),
     (Task(10_001, 20_000, 2, products=False), SPAN, None),
-    # Products for few components of tall sparse rows, if a matrix would cost more.
+    # Products are planned for few components of many sparse rows, if a matrix would cost more.
     (TALL, PRODUCTS, DENSE),
     (TALL._replace(automatic=True), PRODUCTS, DENSE),
     (TALL._replace(n_components=50), DENSE, None),
     (TALL._replace(contrasts=41), DENSE, None),
     (TALL._replace(in_memory=False), DENSE, None),
     (sparse(Task(3750, 2000, 2), 160), PRODUCTS, DENSE),
-    # With few entries, the search itself costs more than the products.
+    # If rows have few entries, the other steps of the search cost more than the products.
     (sparse(Task(1500, 1000, 1), 10), PRODUCTS, DENSE),
     (sparse(Task(1500, 1000, 1, automatic=True), 10), DENSE, None),
     (sparse(Task(1500, 1000, 50), 10), DENSE, None),
     (sparse(Task(1500, 1000, 10), 10), DENSE, None),
     (sparse(Task(15_000, 6000, 10), 10), PRODUCTS, DENSE),
-    # The automatic contrast of few rows is near noise, so the search needs many columns.
+    # With few rows, the eigenvalues at the automatic contrast are close together, so the search
+    # needs many columns.
     (sparse(Task(3750, 2000, 2, automatic=True), 160), DENSE, None),
-    # Positive pairs are a task of one component, whatever number is asked for.
+    # Positive pairs are planned like one component, whatever number of components is asked for.
     (Task(80, 80, 1), DENSE, None),
     (Task(9000, 3000, 1), DENSE, None),
     (Task(9000, 3001, 1), PRODUCTS, DENSE),
     (Task(3001, 40_000, 1), PRODUCTS, SPAN),
     (Task(10_001, 11_000, 1), PRODUCTS, None),
-    # The form that the caller asks for, or that the moments already have.
+    # The caller asks for a form, or the moments already have one.
     (Task(60, 90, 2, form="span"), SPAN, None),
     (Task(60, 90, 2, form="products"), PRODUCTS, None),
     (Task(60, 9000, 2, given="products", products=False), SPAN, None),
@@ -94,7 +95,7 @@ def test_a_matrix_is_never_larger_than_the_rows_or_the_features(
 
 
 def test_products_never_come_back_once_more_is_asked_for() -> None:
-    """Check that more components or contrasts never change the plan from a matrix to products."""
+    """Check that a larger number of components or contrasts never replaces a matrix by products."""
     for n_rows, n_features, per_row in product(SIZES, SIZES, (None, 20, 300)):
         base = Task(n_rows, n_features, 1)
         task = base if per_row is None else sparse(base, per_row)

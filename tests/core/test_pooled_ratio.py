@@ -26,7 +26,7 @@ def covariances(X: Any, Y: Any) -> tuple[Any, Any]:
 
 
 def greedy(c_x: Any, b: Any, k: int) -> tuple[Any, Any]:
-    """Return orthogonal directions, each with the largest ratio given the ones before it."""
+    """Return orthogonal directions, each with the largest ratio orthogonal to those before."""
     found = np.empty((0, len(c_x)))
     values = []
     for _ in range(k):

@@ -35,7 +35,7 @@ def test_every_size_and_number(size: int, share: float) -> None:
 
 
 def test_a_restarted_search_goes_on() -> None:
-    """Check a search that fills its basis of 240 columns several times."""
+    """Use a problem for which the search fills its basis of 240 columns several times."""
     values = np.concatenate([[5.0, 4.99, 4.98], np.linspace(4.9, 0.0, 897)])
     matrix = symmetric(values)
     products: list[int] = []
@@ -58,14 +58,14 @@ def test_ties_are_not_accepted() -> None:
 
 
 def test_an_exact_pair_is_not_accepted_before_the_next_has_settled() -> None:
-    """Check a start with the second eigenvector and very little of the first one.
+    """Start with the second eigenvector and a very small part of the first one.
 
-    The first eigenvector shows only after some steps.
+    The search notices the first eigenvector only after some steps.
     """
     values = np.concatenate([[10.0, 9.0], np.linspace(8.9, -8.9, 398)])
     start = random_block(400, 9)
     start[0] *= 1e-3
-    # With an exact eigenvector, rounding errors would appear in place of the small part.
+    # If this column were the exact eigenvector, its residual would be rounding errors only.
     start[:, 0] = np.eye(400)[1] + 1e-9 * start[:, 8]
     start = np.linalg.qr(start[:, :8])[0]
     space = SearchSpace(lambda columns: [values[:, None] * columns], start, 300)
@@ -89,9 +89,9 @@ def test_methods_that_need_matrices_make_them(method: Any) -> None:
 
 
 def test_no_direction_without_variance_is_accepted() -> None:
-    """Check two equal features, whose difference has contrast 0 and no variance.
+    """Use two equal features: along their difference, nothing varies, so the contrast is 0.
 
-    All other directions have negative contrast.
+    All other directions have negative contrast, so this direction would come first.
     """
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(900, 400)), 3 * rng.normal(size=(900, 400))
@@ -114,7 +114,7 @@ def long_indices(rows: Any) -> Any:
 def test_products_of_rows_are_those_of_the_covariance(
     convert: Any, dtype: Any, offset: float
 ) -> None:
-    """Check the products, also if the background is part of the foreground and far from zero."""
+    """Use means far from zero as well, and rows that are in both datasets."""
     rng = np.random.default_rng(1)
     rows = sp.random(400, 30, density=0.3, format="csr", rng=rng).toarray()
     is_background = rng.random(400) < 0.5
@@ -141,7 +141,7 @@ def test_products_of_rows_are_those_of_the_covariance(
 @pytest.mark.parametrize("k", [2, 10])
 @pytest.mark.parametrize("strength", [0.0, 2.0])
 def test_few_sparse_rows_are_multiplied_to_the_same_components(k: int, strength: float) -> None:
-    """Use rows like cells of one type; without a signal, the solver may give up products."""
+    """Use rows like cells of one type; if there is no signal, the search may fall back."""
     rng = np.random.default_rng(k)
     counts = rng.poisson(rng.gamma(0.5, 0.1, 1000) + strength * 0.02, size=(1500, 1000))
     treated = np.arange(1500) % 2 == 1

@@ -1,6 +1,6 @@
-"""Tests of properties that hold for every dataset, with drawn values, shapes and sizes.
+"""Tests of properties that hold for every dataset, with random values, shapes and sizes.
 
-An error at the end of a block shows only for particular sizes. The sizes are therefore drawn near
+A fault at the end of a block shows only for particular sizes. The sizes are therefore drawn near
 multiples of the block sizes of rows and features.
 """
 
@@ -25,7 +25,7 @@ from contrast_core.rows import rows_of
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 SEEDS = st.integers(0, 2**32 - 1)
-# Sums of whole numbers are exact in any order.
+# The values are whole numbers, because their sums are exact in any order.
 VALUES = st.integers(-50, 50).map(float)
 
 
@@ -43,7 +43,10 @@ def matrices(draw: Any, least: int = 2, most: int = 40) -> Any:
 
 
 def whole_numbers(seed: int, n: int, d: int, share: float = 1.0) -> Any:
-    """Return small whole numbers in columns of different scales; a share of them is nonzero."""
+    """Return rows of small whole numbers with columns of different scales.
+
+    A fraction `share` of the numbers is nonzero.
+    """
     rng = np.random.default_rng(seed)
     values = rng.integers(-9, 10, size=(n, d)) * rng.integers(1, 4, size=d)
     return np.where(rng.random((n, d)) < share, values, 0).astype(np.float64)
@@ -77,7 +80,7 @@ def test_moments_of_rows_in_any_parts_are_those_of_all(rows: Any, data: Any) -> 
 
 @given(matrices(), st.data())
 def test_a_weight_is_a_number_of_rows(rows: Any, data: Any) -> None:
-    """Check weights of zero, groups of one row, and groups without weight."""
+    """Compare weights with repeated rows, for weights of zero and groups of any total weight."""
     counts = data.draw(arrays(np.int64, len(rows), elements=st.integers(0, 4)).filter(np.any))
     labels = data.draw(arrays(np.int64, len(rows), elements=st.integers(0, 3)))
     repeated, groups = (np.repeat(part, counts, axis=0) for part in (rows, labels))
@@ -123,7 +126,7 @@ def test_pairs_at_the_edges_of_blocks(n: int, d: int, seed: int, is_sparse: bool
 def test_compiled_sparse_covariance_at_the_edges_of_blocks(
     thin: int, full: int, more: int, weighted: bool, seed: int
 ) -> None:
-    """Check sizes at the edges of blocks: multiples of 64 sparse columns and of 2,048 rows."""
+    """Use sizes near the edges of blocks: multiples of 64 sparse columns and of 2,048 rows."""
     pytest.importorskip("numba")
     n = 5 * 2048 + more
     rows = np.hstack([whole_numbers(seed, n, full), whole_numbers(seed, n, thin, 0.12)])
@@ -154,7 +157,7 @@ def test_blocks_of_any_size_hold_the_rows(width: int, n: int, d: int, data: Any)
 
 @given(st.integers(2, 70), st.sampled_from([3, 16, 31, 32, 33, 64, 65]), st.floats(0, 5), SEEDS)
 def test_the_leading_contrasts_are_those_of_lapack(n: int, d: int, alpha: float, seed: int) -> None:
-    """Compare with LAPACK for many shapes, which decide in which form the moments are kept."""
+    """Compare with LAPACK for many shapes; the shape decides the form of the moments."""
     X, Y = whole_numbers(seed, n, d), whole_numbers(seed + 1, n + 3, d)
     contrast = covariance(X) - alpha * covariance(Y)
     expected = np.linalg.eigvalsh(contrast)[::-1]

@@ -1,4 +1,4 @@
-"""Tests of rows of every kind: equal values in memory and elsewhere, for every selection."""
+"""Tests that rows of every kind of data have the right values, for every selection of rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def data(request: pytest.FixtureRequest, values: Any, tmp_path: Path) -> Any:
 
 @pytest.fixture(params=list(SELECTIONS))
 def selected(request: pytest.FixtureRequest, values: Any, data: Any) -> tuple[Rows, Any]:
-    """Return rows of the data with a selection, and the expected values."""
+    """Return a selection of rows and columns of the data, and the expected values."""
     rows, columns = SELECTIONS[request.param]
     made = rows_of(data, "cells", elements=20 * D).columns(columns).take(rows)
     return made, values[rows][:, columns]
@@ -158,7 +158,7 @@ def test_nothing_is_copied_where_nothing_is_left_out(values: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("kind", "place", "flags"),  # is_sparse, reads_rows, reads_columns
+    ("kind", "place", "flags"),  # the flags are is_sparse, reads_rows and reads_columns
     [
         ("memory map", "memory", (False, True, True)),
         ("CSR", "memory", (True, True, True)),

@@ -52,9 +52,9 @@ def test_ties_are_left_to_lapack(values: Any) -> None:
 
 
 def test_multiple_and_decoupled_eigenvalues_are_found() -> None:
-    """Check a start that is orthogonal to a decoupled eigenvector.
+    """Use a start with and without a part along a leading eigenvector.
 
-    Then no residual points to that vector, and the solver must refuse the result.
+    Without this part, no residual reveals the eigenvector, and the solver must refuse the result.
     """
     matrix = np.zeros((D, D))
     matrix[0, 0] = 20.0
@@ -83,9 +83,9 @@ def test_no_gap_gives_up_early() -> None:
 
 @pytest.mark.parametrize("angle", [1e-10, 1e-7, 1e-3])
 def test_only_what_is_near_the_eigenvectors_is_proved(angle: float) -> None:
-    """Check vectors at small angles to the eigenvectors.
+    """Use vectors at small angles to the eigenvectors.
 
-    A bound on the next eigenvalue alone does not limit these angles.
+    A bound of the next eigenvalue does not suffice for a proof; the residuals must be small too.
     """
     values = np.r_[9.0, 8.0, np.linspace(1, 0, 28)]
     turned = np.eye(30)[:, :2]
@@ -99,9 +99,9 @@ def test_only_what_is_near_the_eigenvectors_is_proved(angle: float) -> None:
 
 
 def test_each_residual_counts_over_its_own_distance() -> None:
-    """Check the bound on the sine of the angle of a perturbed subspace.
+    """Check that the bound of the sine holds for a perturbed subspace.
 
-    It holds, and it is no looser than the largest residual over the gap.
+    It must also be at most the norm of all residuals divided by the gap.
     """
     rng = np.random.default_rng(0)
     values = np.r_[100.0, 9.0, 2.001, 2.0, np.linspace(1, -50, 26)]

@@ -35,7 +35,10 @@ def covariance(rows: Any) -> Any:
 
 
 def assert_close(found: Any, wanted: Any, rtol: float = 1e-12) -> None:
-    """Check entries up to `rtol` times the root of the product of the two features' variances."""
+    """Check that a covariance is symmetric and close to another one.
+
+    The error of an entry is measured relative to the standard deviations of its two features.
+    """
     scale = np.sqrt(np.maximum(wanted.diagonal(), 0)) + 1e-100
     assert np.abs((found - wanted) / np.outer(scale, scale)).max() < rtol
     np.testing.assert_array_equal(found, found.T)
@@ -46,7 +49,7 @@ blocked = partial(rows_of, elements=20_000)
 
 
 def use_numba(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use compiled code for any number of entries, or not at all."""
+    """Make moments use compiled code for any number of entries, or never."""
     if compiled:
         pytest.importorskip("numba")
         monkeypatch.setattr(_kernels, "_WORTH_COMPILING", 0)
@@ -81,7 +84,7 @@ def test_numba_is_not_started_for_little_data(
 def test_machine_code_sums_up_the_same(
     labels: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Use several blocks with an empty group, an empty row, unsorted entries and offsets."""
+    """Use several blocks with an empty group, an empty row, unsorted entries and large means."""
     rng = np.random.default_rng(2)
     filling = rng.beta(0.4, 2.0, size=150)
     dense = (rng.random((4100, 150)) < filling) * rng.integers(1, 9, (4100, 150))
@@ -113,7 +116,7 @@ def test_machine_code_sums_up_the_same(
 
 
 def test_full_columns_far_from_zero_keep_their_digits() -> None:
-    """Check full columns far from zero, also if a column is full only in the later rows."""
+    """Use columns without zeros and far from zero; one of them is filled in later rows only."""
     rng = np.random.default_rng(1)
     rows = counts().toarray()
     rows[:, 3] = 1e6 + rng.normal(size=len(rows))
@@ -147,7 +150,7 @@ def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("full", [0.02, 0.4])
 def test_wide_sparse_moments_are_those_of_dense_rows(full: float) -> None:
-    """Check the Gram matrix of centred rows, with and without features treated as dense."""
+    """Compare eigenvalues, with and without features that are treated as dense."""
     rng = np.random.default_rng(2)
     rows = [
         sp.random_array((n, 3000), density=0.02, format="csr", rng=rng).toarray() for n in (60, 50)

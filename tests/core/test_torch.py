@@ -37,7 +37,8 @@ def pair() -> tuple[Any, Any]:
     return X, rng.normal(size=(500, 12)) @ mixing + mean
 
 
-# Blocks have 64 rows on the host and 256 on a device, so that there are several and a remainder.
+# Blocks have 64 rows on the host and 256 rows on a device, so each dataset has several blocks, and
+# the last one is shorter.
 small = partial(rows_of, elements=64 * 12)
 LAYOUTS: list[Callable[[Any], Any]] = [
     lambda rows: rows,
@@ -55,7 +56,7 @@ def test_moments_of_a_tensor_are_those_of_the_array(pair: Any, device: str, dtyp
     assert expected.covariance.dtype == np.float64
     for layout in LAYOUTS[: None if rows.is_floating_point() else 3]:
         made = layout(rows.to(device))
-        for where in (None, device):  # None: NumPy computes the moments of a CPU tensor
+        for where in (None, device):  # if None, NumPy computes the moments of a CPU tensor
             assert_same_moments(SecondMoments.from_data(small(made), device=where), expected)
     parts = map(small, rows.to(device).split(90))
     assert_same_moments(SecondMoments.from_chunks(parts, device=device), expected)
@@ -64,7 +65,7 @@ def test_moments_of_a_tensor_are_those_of_the_array(pair: Any, device: str, dtyp
 @on_each_device
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16, np.int64])
 def test_moments_of_host_rows_on_a_device(pair: Any, device: str, dtype: Any) -> None:
-    """Check chunks that are smaller or larger than a block, read-only, strided and sparse."""
+    """Use chunks that are smaller or larger than a block, read-only, strided or sparse."""
     rows = pair[0].astype(dtype)
     expected = SecondMoments.from_data(rows)
     read_only = rows.copy()
@@ -79,7 +80,7 @@ def test_moments_of_host_rows_on_a_device(pair: Any, device: str, dtype: Any) ->
 @on_each_device
 @pytest.mark.parametrize("precision", ["double", "single"])
 def test_the_scatter_is_summed_in_panels(pair: Any, device: str, precision: Any) -> None:
-    """Check the scatter in panels, with a mean far from zero."""
+    """Use several panels of the scatter matrix, and a mean far from zero."""
     rows = pair[0] + 2.0**14
     expected = SecondMoments.from_data(rows).covariance
     sums = DeviceAccumulator("X", device, precision, elements=64 * 12, panel=5)
@@ -224,7 +225,7 @@ def test_tensors_on_different_devices_are_refused(
     pair: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, Y = (torch.as_tensor(rows) for rows in pair)
-    # This simulates a second GPU.
+    # The device "meta" stands for a second GPU.
     monkeypatch.setattr(_tensor, "check_device", lambda device: device)
     with pytest.raises(ValueError, match=r"X is a tensor on cpu and background is .* on meta"):
         CPCA(2).fit(X, background=Y.to("meta"))
@@ -271,7 +272,7 @@ def test_without_torch_a_device_is_refused_and_arrays_never_load_it() -> None:
 
 @needs_cuda
 def test_a_stream_of_many_blocks_through_cuda() -> None:
-    """Check more blocks than buffers in flight, so that each buffer is reused."""
+    """Use more blocks than there are buffers, so that each buffer is reused."""
     rows = np.random.default_rng(0).normal(size=(40_500, 300)).astype(np.float32)
     expected = SecondMoments.from_data(rows)
     for _ in range(3):
@@ -285,4 +286,4 @@ def test_fitting_leaves_cuda_tensors_on_their_device() -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         CPCA(2).fit(X, background=X[::2])
     to_host = [event for event in profile.events() if "DtoH" in event.name]
-    assert 0 < len(to_host) < 30  # means and covariances are copied, rows are not
+    assert 0 < len(to_host) < 30  # only means and covariances are copied, not the rows

@@ -28,7 +28,7 @@ D = 150
 
 
 def exact(x: Any, y: Any, k: int, ridge: float) -> tuple[float, Any]:
-    """Return the exact contrast, and its leading eigenvectors as rows."""
+    """Return the exact automatic contrast, and the leading eigenvectors at it as rows."""
     alpha = 0.0
     while True:
         vectors = scipy.linalg.eigh(x - alpha * y)[1][:, : -k - 1 : -1].T
@@ -40,7 +40,7 @@ def exact(x: Any, y: Any, k: int, ridge: float) -> tuple[float, Any]:
 
 
 def covariances(kind: str, seed: int = 0) -> tuple[Any, Any]:
-    """Return two covariances of dimension D with a spectrum of the given kind."""
+    """Return a foreground and a background covariance (D, D) with the given kind of spectrum."""
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(2, 3 * D, D))
     match kind:
@@ -91,21 +91,21 @@ def test_it_is_as_exact_as_newtons_iteration(kind: str, k: int, scale: float) ->
 
 @pytest.mark.parametrize("gap", [0.0, 1e-13, 1e-6])
 def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check the contrast for near ties, where the eigenvectors may be refused."""
+    """Use nearly tied eigenvalues; the contrast is exact even if the eigenvectors are refused."""
     values = np.r_[5.0, 4.0, 4.0 - gap, np.linspace(3, 0, D - 3)]
     x, y, basis = symmetric(values), 0.1 * np.eye(D), rotation(D)
     alpha, _ = exact(x, y, 2, 0.025)
     found = proved_trace_ratio(x, y, 2, 0.025, 2000)
     assert found.alpha == pytest.approx(alpha, rel=1e-10)
     assert (found.pairs is None) == (gap < 1e-12)
-    moments = [SecondMoments(9, np.zeros(D), part) for part in (x, y)]  # the ridge is the same
+    moments = [SecondMoments(9, np.zeros(D), part) for part in (x, y)]  # these have the same ridge
     again, solution = automatic_contrast(*moments, 2, plan_in("dense", EAGER))
     assert again == pytest.approx(alpha, rel=1e-10)
     assert solution.solvers == (("eigh",) if gap < 1e-12 else ("search",))
     if found.pairs is not None:
         assert subspace_error(found.pairs.vectors.T, basis[:, :2].T) < 1e-7
     assert proved_trace_ratio(x, y, 1, 0.025, 2000).pairs is not None
-    # With a bound below the eigenvalue there is no proof.
+    # This makes the tried bound lower than the next eigenvalue, so that the proof fails.
     monkeypatch.setattr(_proof, "AIMS", (-1.0,))
     assert proved_trace_ratio(x, y, 1, 0.025, 2000).pairs is None
 
@@ -114,7 +114,7 @@ def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("form", ["dense", "span", "products"])
 @pytest.mark.parametrize("k", [1, 3])
 def test_the_search_and_the_exact_steps_agree(form: Any, k: int, scale: float) -> None:
-    """Use constant and equal features, and scales at which squared variances overflow."""
+    """Use constant features, equal features, and scales at which squared variances overflow."""
     rng = np.random.default_rng(0)
     n, d = (40, 90) if form == "span" else (300, 60)
     x, y = rng.normal(size=(2, n, d)) * np.r_[9.0, 7.0, 5.0, 4.0, np.linspace(1, 0.1, d - 4)]
@@ -130,10 +130,10 @@ def test_the_search_and_the_exact_steps_agree(form: Any, k: int, scale: float) -
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_direction_apart_from_the_features_that_lead_is_found(seed: int) -> None:
-    # Features 50 to 99 have small variances but are correlated. The search starts at the features
-    # with the largest variances, which are independent of them.
+    # Features 50 to 99 have small variances, but their sum is the leading direction, because they
+    # are correlated. All other features are independent of them.
     x, y = np.diag(np.linspace(5.0, 1.0, D)), np.eye(D)
-    x[50:100, 50:100] = 0.5 * np.eye(50) + 4.55 / 50  # the eigenvalue of their sum is 5.05
+    x[50:100, 50:100] = 0.5 * np.eye(50) + 4.55 / 50  # their sum has the eigenvalue 5.05
     found = search_components(
         lambda columns: [x @ columns, y @ columns],
         (x.diagonal(), y.diagonal()),
@@ -145,9 +145,8 @@ def test_a_direction_apart_from_the_features_that_lead_is_found(seed: int) -> No
 
 
 def test_rounding_along_a_clear_direction_does_not_hold_up_those_that_nearly_tie() -> None:
-    # This spectrum is like that of cell types: one direction stands out, and the next ones are
-    # close together, far above the other directions. `sums` simulates the rounding error of sums
-    # over many rows.
+    # The spectrum is like that of data with cell types: one eigenvalue is far above the next two,
+    # which are close together. `sums` simulates the rounding error of sums over many rows.
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(np.eye(D) + 0.3 * rng.normal(size=(D, D)) / D**0.5)[0]
     values = np.concatenate([[3.0, 3.8e-4, 3.7e-4], -np.geomspace(0.01, 140.0, D - 3)])

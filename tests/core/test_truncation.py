@@ -24,7 +24,10 @@ PLAN = make_plan(Task(400, 100, 1))
 
 
 def sample(n: int, d: int, spikes: Any = (), *, sd: float = 1.0, seed: int = 0) -> SecondMoments:
-    """Return moments of noise with some spikes, in units of the noise variance, random basis."""
+    """Return moments of noise and of spikes in random directions.
+
+    The variances of the spikes are in units of the noise variance.
+    """
     rng = np.random.default_rng(seed)
     scale = np.ones(d)
     scale[: len(spikes)] = np.sqrt(1 + np.array(spikes))
@@ -56,9 +59,9 @@ def test_the_median_halves_the_marchenko_pastur_law(c: float) -> None:
 @pytest.mark.parametrize("d", [50, 150, 450, 900])
 @pytest.mark.parametrize("n_spikes", [0, 10])
 def test_noise_level_and_rank_are_found_beside_spikes(d: int, n_spikes: int) -> None:
-    """Use spikes of up to 100 times the noise variance, with D below and above n.
+    """Use spikes of up to 100 times the noise variance, and D below and above n.
 
-    At most a fifth of the eigenvalues are spikes.
+    At most a fifth of the eigenvalues belong to spikes.
     """
     bulk = bulk_of(sample(500, d, np.geomspace(100, 5, n_spikes), sd=3.0))
     assert bulk.n_above == n_spikes
@@ -83,7 +86,7 @@ def test_pure_noise_rarely_stands_out() -> None:
 
 
 def test_neither_units_nor_strong_spikes_nor_collinear_features_move_the_noise_level() -> None:
-    """Check units, strong spikes, and 40 features that are repeated three times.
+    """Use other units, strong spikes, and 40 features that are repeated three times.
 
     The repeated noise has 40 dimensions and three times the variance.
     """
@@ -122,7 +125,7 @@ def test_each_truncation_keeps_what_it_says() -> None:
         return len(pairs.values)
 
     assert kept("auto") == 3
-    assert kept("auto", k=5) == 5  # at least as many as the requested components
+    assert kept("auto", k=5) == 5  # the rule keeps at least the requested components
     assert kept(7) == 7
     assert kept(np.int64(7)) == 7
     assert kept(None) == kept(1.0) == 30
@@ -154,7 +157,7 @@ def test_impossible_truncations_are_refused() -> None:
 
 
 def test_the_expected_error_is_the_papers() -> None:
-    """Check METHODS: theory at n = 500 with the weakest spike 10."""
+    """Check the values in METHODS: n = 500, and the weakest spike is 10."""
     for ratio, error in [(0.1, 0.104), (0.5, 0.229), (1.1, 0.330), (1.8, 0.410)]:
         value = expected_subspace_error(
             [50, 25, 20, 15, 10], round(500 * ratio), 500, exchangeable=False
@@ -182,14 +185,15 @@ def test_a_signal_must_beat_both_the_noise_and_chance() -> None:
     # With D / 2n = 4, the threshold is 2 for the spike and 2/3 for the eigenvalue.
     found = signal_is_detectable(np.array([0.7, 0.6]), wide, 1, 50)
     np.testing.assert_array_equal(found, [True, False])
-    # For two features and 50 pairs, spikes above 0.14 are detectable, but chance alone gives 0.46.
+    # For two features and 50 pairs, spikes above 0.14 are detectable, but unrelated views give
+    # eigenvalues up to 0.46.
     found = signal_is_detectable(np.array([0.47, 0.45]), narrow, 2, 50)
     np.testing.assert_array_equal(found, [True, False])
 
 
 def test_kishs_number() -> None:
     assert effective_n_pairs(np.arange(20), np.arange(20)) == 20
-    # With equal multiplicities, it is the number of distinct rows.
+    # If all rows are repeated equally often, the number of distinct rows is returned.
     assert effective_n_pairs(np.repeat(np.arange(5), 4)) == 5
     assert effective_n_pairs(np.repeat(["a", "b"], 4), np.arange(8)) == pytest.approx(
         2 / (1 / 2 + 1 / 8)

@@ -41,7 +41,7 @@ ALPHAS = [0.0, 0.7, 4.0, 100.0, 1000.0]
 
 
 def wide_data(mean: float = 0.0) -> tuple[Any, Any]:
-    """Return rows with a signal of the foreground alone and a stronger one of both datasets."""
+    """Return foreground and background; one signal is in the foreground, a stronger one in both."""
     rng = np.random.default_rng(0)
     signal, nuisance = rng.normal(size=(2, D)) * (rng.random((2, D)) < 0.1)
     x = rng.normal(size=(N, D)) + np.outer(rng.normal(size=N), 3 * signal)
@@ -85,7 +85,7 @@ def exact(kind: str, alpha: float) -> CPCA:
 
 @cache
 def allowed(kind: str, alpha: float, k: int) -> float:
-    """Return the tolerance of every result."""
+    """Return the largest accepted subspace error of k components at this contrast."""
     values = np.linalg.eigvalsh(moments(kind)[0].covariance - alpha * moments(kind)[1].covariance)
     norm = np.abs(values[[0, -1]]).max()
     return float(max(1e-8, 100 * np.finfo(float).eps * norm / (values[-k] - values[-k - 1])))
@@ -158,14 +158,17 @@ def test_the_other_methods_agree(sparse: bool) -> None:
 
 
 def test_directions_without_variance_come_after_negative_ones() -> None:
-    """Use foreground rows in the span of the background rows; all eigenvalues are negative."""
+    """Use foreground rows in the span of the background rows.
+
+    With the strength 50, all eigenvalues are then negative.
+    """
     x, y = wide_data()
     x = x.mean(axis=0) + np.random.default_rng(1).normal(size=(20, M)) @ (y - y.mean(axis=0)) / 20
     with pytest.warns(ContrastWarning, match="5 of 5 components have negative contrast"):
         wide = CPCA(5, alpha=50.0, solver="gram").fit(x, background=y)
     assert (wide.contrastive_eigenvalues_ < 0).all()
     assert (wide.background_variance_ > 0).all()
-    # The same moments allow more components than there are directions with variance.
+    # More components can be asked for than there are directions with variance.
     with pytest.warns(
         ContrastWarning, match="last 65 of 90 components are directions|25 of 90 components have"
     ):
@@ -198,7 +201,7 @@ def test_more_components_than_rows(k: int, sparse: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["duplicates", "every row twice", "constant background"])
 def test_degenerate_rows(kind: str) -> None:
-    """Check duplicate rows, rows in both datasets, constant features and a constant dataset."""
+    """Use duplicate rows, rows in both datasets, constant features and a constant dataset."""
     x, y = wide_data()
     match kind:
         case "duplicates":
@@ -219,7 +222,7 @@ def test_degenerate_rows(kind: str) -> None:
 def test_nearly_dependent_rows_cost_the_components_nothing() -> None:
     """Check that components stay orthonormal.
 
-    Without a correction, the vectors in feature space would be off by 1e-4.
+    Without a correction, the inner products in feature space would be wrong by 1e-4.
     """
     rng = np.random.default_rng(0)
     x, y = (rng.normal(size=(n, 1)) * rng.normal(size=D) for n in (N, M))
@@ -256,7 +259,7 @@ def test_a_path_after_a_fit_by_products_takes_the_matrix_that_is_worth_it() -> N
 
 
 def test_a_failed_iteration_falls_back() -> None:
-    """Check a spectrum with no gap after the third eigenvalue; any number of columns fails."""
+    """Use a spectrum without a clear gap after the third eigenvalue, and a small budget."""
     x, y = sparse_data()
     few = replace(LIMITS, columns_each=0, entry_columns=0.1, products=8, sparse_rows=1)
     made: list[Form] = []
@@ -278,7 +281,7 @@ def test_a_failed_iteration_falls_back() -> None:
 
 
 def test_a_multiple_eigenvalue_is_found_whole() -> None:
-    """Check a tied eigenvalue: one start vector finds one direction, and a block finds all."""
+    """Use a triple eigenvalue: a single start vector would find only one of its directions."""
     rng = np.random.default_rng(3)
     basis = np.linalg.qr(rng.normal(size=(D, 12)))[0].T
     scale = np.array([5.0, 5.0, 5.0, 3.0] + [1.0] * 8)

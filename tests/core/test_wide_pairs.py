@@ -21,13 +21,13 @@ from contrast_core.solve import LIMITS, Limits, PositivePairs
 from tests.core.kinds import watch_toarray
 from tests.core.planned import pairs_by
 
-# (pairs, features), with more features than rows in the first case only
+# Numbers of pairs and of features; only the first case has more features than rows.
 WIDE, TALL = (40, 1600), (450, 900)
 SIGNAL, BACKGROUND = (60.0, 30.0), (300.0, 150.0)
 
 
-PRODUCTS = replace(LIMITS, one_matrix=100)  # the matrix would be too large for this limit
-# Each case has numbers of pairs and features, and limits that select the span or products.
+PRODUCTS = replace(LIMITS, one_matrix=100)  # with this limit, products are planned
+# Each case has the numbers of pairs and features, and the limits of the plan.
 CASES = {
     "gram": (WIDE, LIMITS),
     "products": (TALL, PRODUCTS),
@@ -60,7 +60,10 @@ def weak_components_are_no_matter() -> Iterator[None]:
 def pairs(
     shape: tuple[int, int], *, mean: float = 0.0, n_loaded: int = 600, density: float = 1.0
 ) -> tuple[Any, Any]:
-    """Return pairs with two shared directions, two of each view, and a shift between the views."""
+    """Return the two views of pairs, whose means differ.
+
+    Two signals are shared by both views. Two others, the background, are independent in each view.
+    """
     (n, d), rng = shape, np.random.default_rng(0)
     directions = np.zeros((5, d))
     directions[:, :n_loaded] = np.linalg.qr(rng.normal(size=(n_loaded, 5)))[0].T
@@ -84,7 +87,7 @@ def sparse_pairs(shape: tuple[int, int]) -> tuple[Any, Any]:
 
 @cache
 def reference(shape: tuple[int, int], sparse: bool = False) -> PairMoments:
-    """Return the moments with all matrices of features x features."""
+    """Return the moments of the pairs as matrices of features x features."""
     return PairMoments.from_data(*(sparse_pairs(shape) if sparse else pairs(shape)))
 
 
@@ -213,7 +216,7 @@ def test_without_a_gap_the_covariance_is_formed(truncation: Any) -> None:
 
 
 def test_directions_without_variance_come_after_disagreement() -> None:
-    """Use opposite views, for which no alignment is positive."""
+    """Use opposite views, for which every alignment is negative or zero."""
     X, _ = pairs(WIDE)
     found = PCAPlus(3, exchangeable=False).fit(X, positive=-X)
     assert (found.alignment_ < 0).all()
