@@ -1,4 +1,4 @@
-"""Cells in a zarr file, processed by a cluster of two workers and by a single process.
+"""Compare a cluster of two workers with a single process on cells in a zarr file.
 
     python -m benchmarks.cluster [CELLS ...]      # 50000 200000 by default: some minutes
 
