@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 
-_LARGE_K = 10  # of more cosines, the product is near 0 unless the subspaces are equal
+_LARGE_K = 10  # the product of more cosines is near 0 unless the subspaces are equal
 
 
 def subspace_affinity(components: FloatArray) -> FloatArray:
@@ -59,7 +59,7 @@ def representatives(
     Returns
     -------
     labels : ndarray of shape (n,)
-        Cluster of each subspace; clusters are numbered by their first member.
+        Cluster of each subspace; clusters are numbered in the order of their medoids.
     medoids : ndarray of shape (n_found,)
         For each cluster, the index of the member with the largest sum of affinities to all members.
         The indices are ascending.

@@ -86,7 +86,7 @@ def background_ridge(
     foreground, background : moments
         Moments of the two datasets, which have the same features.
     n_varying : int, optional
-        D'. Give it if the moments are in coordinates that are fewer than the features.
+        D'. Give it if the moments have fewer coordinates than the data have features.
 
     Returns
     -------

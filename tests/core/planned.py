@@ -37,7 +37,7 @@ def rotation(size: int, seed: int = 0) -> Any:
 
 
 def symmetric(values: Any, seed: int = 0) -> Any:
-    """Return a symmetric matrix with these eigenvalues, and the columns of `rotation`."""
+    """Return a symmetric matrix with these eigenvalues and the eigenvectors `rotation`."""
     basis = rotation(len(values), seed)
     matrix = (basis * values) @ basis.T
     return (matrix + matrix.T) / 2
