@@ -27,7 +27,7 @@ from ._select import BoolArray
 
 _LEAST_CELLS = 40  # donors with fewer control cells are not compared with each other
 _MAX_NULLS = 12  # largest number of ordered pairs of donors whose controls are compared
-_RATIO_GENES = 300  # more genes take time and hardly change the ratio
+_RATIO_GENES = 300  # number of genes for the ratio; more genes take time and hardly change it
 _N_SPLITS = 5
 # Largest share of the foreground cells, beyond chance, that may be of types that the background
 # lacks.
@@ -122,8 +122,8 @@ def contrast_check(
     `.uns['contrast_check' | key_added]['p_value']` : `float`
         The p-value by relabelling donors. It is missing if there are too few donors, or none.
     `.uns['contrast_check' | key_added]['sound']` : `str`
-        `"no"` if a check failed; `"unknown"` if none failed, but the checks in `not_checked` could
-        not be made; otherwise `"yes"`.
+        `"no"` if a check failed. `"unknown"` if no check failed, but the checks in `not_checked`
+        could not be made. Otherwise `"yes"`.
     `.uns['contrast_check' | key_added]['not_checked']` : `ndarray`
         Names of missing arguments that further checks need: `cell_type` or `donor`. It contains
         `within` if there are too few donors to be relabelled.
@@ -390,7 +390,7 @@ def _values_found(data: _read.ContrastInput) -> _Finding:
 def _genes_found(
     adata: AnnData, features: BoolArray, varying: dict[str, FeatureMoments]
 ) -> Iterator[_Finding]:
-    """Check that the genes in use are those of largest variance, over all cells and in each set."""
+    """Check that the genes in use have the largest variance, over all cells and in each set."""
     if features.all():
         yield _Finding("genes", True, "all genes are in use")
         return

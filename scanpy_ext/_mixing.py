@@ -93,7 +93,7 @@ def mixing_report(
         If a column or an embedding does not exist, or there are fewer than two conditions or cell
         types.
     TypeError
-        If an argument is of another type.
+        If an argument has the wrong type.
 
     References
     ----------

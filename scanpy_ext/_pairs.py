@@ -25,7 +25,7 @@ from . import _keys, _select, _values, _write
 from ._arguments import listed, storable, text
 from ._mixing import leiden
 
-_FEWEST_CLUSTERED = 4  # fewer cells than this are one cluster
+_FEWEST_CLUSTERED = 4  # a group of fewer cells is one cluster
 _MAX_PAIRS = 300  # largest number of pairs from two matched clusters, as in the PCA++ paper
 
 
@@ -194,7 +194,7 @@ def _leiden(
 
 
 def _summary(pairs: PositivePairs) -> dict[str, Any]:
-    """Return the number of pairs and of cells that they cover, in total and by donor."""
+    """Return the number of pairs and the share of cells in pairs, in total and by donor."""
     donors = pd.DataFrame(pairs.within).set_index("label").rename_axis(None)
     for side, name in (("stimulated", "n_rows"), ("control", "n_positive_rows")):
         donors[f"n_{side}"] = donors[name]

@@ -197,10 +197,10 @@ def contrast_input(
 def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selection) -> None:
     """Check that donors have cells both in the background and outside of it.
 
-    Centring a donor with cells on one side only removes its effect. There is a warning if some
-    donors are of this kind, and ValueError if all are. Nothing is checked if the background cells
-    are not in the foreground: the difference between the two sets then has no part in the contrast,
-    and each set may have its own donors.
+    If a donor has cells on one side only, centring removes the effect in its cells. There is a
+    warning if this is so for some donors, and ValueError if it is so for all. Nothing is checked if
+    the background cells are not in the foreground. The difference between the two sets then has no
+    part in the contrast, so each set may have its own donors.
     """
     front, back = selection.foreground & ~selection.background, selection.background
     if not front.any() or not (selection.foreground & back).any():

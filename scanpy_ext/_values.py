@@ -13,7 +13,7 @@ from contrast_core.rows import Rows
 _FIRST_CELLS = 1000  # number of cells that are checked
 _FIRST_GENES = 50
 _LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
-_APART = 3.0  # ratio of mean values above which two sets were normalised differently
+_APART = 3.0  # a larger ratio of mean values shows that two sets were normalised differently
 _ADVICE = (
     "Give log-normalised counts: sc.pp.normalize_total(adata, target_sum=1e4); sc.pp.log1p(adata)."
 )

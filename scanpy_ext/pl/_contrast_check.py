@@ -49,8 +49,8 @@ def contrast_check(
 
     Returns
     -------
-    The two axes if `show=False` or with `ax`, the figure if
-    `return_fig=True`, else `None`.
+    The figure if `return_fig=True`. Otherwise a list of the two axes if `show=False` or if `ax` was
+    given, and else `None`.
 
     Raises
     ------

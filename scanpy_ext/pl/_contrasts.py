@@ -14,7 +14,7 @@ from .._docs import documented
 from ..get import contrasts as contrasts_table
 from ._figure import AxesGiven, Drawn, Save, drawing, few_log_ticks, room
 
-_LARGEST = 110.0  # area of a dot, in square points
+_LARGEST = 110.0  # area of the largest dot, in square points
 _SMALLEST_RATIO = 0.5  # lower end of the axis of the ratios
 
 
@@ -33,9 +33,9 @@ def contrasts(
     """Plot which levels respond, in which genes, and how strong the evidence is.
 
     The first panel is a dot plot of genes and levels, like `sc.pl.dotplot`. The colour of a dot is
-    the loading of the gene on the level's direction (red: higher in the condition), and the size of
-    a dot is the loading's stability. The second panel shows the cross-fitted ratio of each level
-    with its 95% interval; a ratio of 1 means no response. The mark is filled if the adjusted
+    the loading of the gene on the level's direction (red: higher in the condition). The size of a
+    dot is the stability of the loading. The second panel shows the cross-fitted ratio of each level
+    with its 95% interval. A ratio of 1 means no response. The mark is filled if the adjusted
     p-value is at most 5%. Without p-values, it is filled if the interval is above 1. Levels that
     could not be compared are left out, but are in the table `scanpy_ext.get.contrasts`.
 
@@ -51,7 +51,8 @@ def contrasts(
 
     Returns
     -------
-    The two axes if `show=False` or with `ax`, the figure if `return_fig=True`, else `None`.
+    The figure if `return_fig=True`. Otherwise a list of the two axes if `show=False` or if `ax` was
+    given, and else `None`.
 
     Raises
     ------

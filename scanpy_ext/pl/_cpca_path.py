@@ -37,8 +37,8 @@ def cpca_path(
 
     There is one panel for each representative of `scanpy_ext.tl.cpca_path`, with its alpha as
     title. The first panel, alpha = 0, is PCA of the foreground. Look for a strength that separates
-    groups which PCA mixes. Each panel has its own scale, but an axis along which cells
-    hardly vary is not stretched. A representative whose components do not vary at all has no panel.
+    groups which PCA mixes. Each panel has its own scale, but an axis along which cells hardly vary
+    is not stretched. There is no panel for a representative along which no cells vary.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ def cpca_path(
 
     Returns
     -------
-    The axes, row by row, if `show=False` or with `ax`; the figure if `return_fig=True`; else
-    `None`.
+    The figure if `return_fig=True`. Otherwise a list of the axes, row by row, if `show=False` or if
+    `ax` was given, and else `None`.
 
     Raises
     ------
@@ -157,8 +157,8 @@ def contrast_curve(
 
     Returns
     -------
-    A list with the axes if `show=False` or with `ax`, the figure if
-    `return_fig=True`, else `None`.
+    The figure if `return_fig=True`. Otherwise a list with the axes if `show=False` or if `ax` was
+    given, and else `None`.
 
     Raises
     ------

@@ -31,13 +31,13 @@ def cvae(
     adata
         Annotated data matrix on which `scanpy_ext.tl.cvae` was run.
     key
-        Name of the result in `.uns`.
+        Name of the result in `.uns`: the name of the function, or the given `key_added`.
     {FIGURE}
 
     Returns
     -------
-    The axes, in a list, if `show=False` or with `ax`, the figure if
-    `return_fig=True`, else `None`.
+    The figure if `return_fig=True`. Otherwise a list with the axes if `show=False` or if `ax` was
+    given, and else `None`.
 
     Raises
     ------

@@ -33,8 +33,8 @@ def loadings(
     """Plot the genes with the largest loadings of each component, with their signs.
 
     This is the counterpart of `sc.pl.pca_loadings`. It draws the `n_points` genes with the largest
-    absolute loadings, so that all of them may have the same sign. Genes with positive loadings are
-    higher in cells with large scores, and genes with negative loadings in cells with small scores.
+    absolute loadings, which may all have the same sign. Genes with positive loadings are higher in
+    cells with large scores, and genes with negative loadings are higher in cells with small scores.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ def loadings(
 
     Returns
     -------
-    The axes, one per component, if `show=False` or with `ax`; the figure if `return_fig=True`; else
-    `None`.
+    The figure if `return_fig=True`. Otherwise a list of the axes, one for each component, if
+    `show=False` or if `ax` was given, and else `None`.
 
     Raises
     ------

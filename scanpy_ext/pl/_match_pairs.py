@@ -39,8 +39,8 @@ def match_pairs(
 
     Returns
     -------
-    The three axes if `show=False` or with `ax`, the figure if `return_fig=True`,
-    else `None`.
+    The figure if `return_fig=True`. Otherwise a list of the three axes if `show=False` or if `ax`
+    was given, and else `None`.
 
     Raises
     ------
