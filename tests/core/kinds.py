@@ -106,7 +106,7 @@ class Watched:
 
 
 def watch_toarray(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Return a list to which the shape of each CSR or CSC matrix that is made dense is added."""
+    """Return a list that will hold the shape of each CSR or CSC matrix that is made dense."""
     shapes: list[tuple[int, int]] = []
     for kind in (sp.csr_array, sp.csc_array, sp.csr_matrix, sp.csc_matrix):
 

@@ -67,7 +67,7 @@ def test_reads_are_bounded_and_made_of_whole_storage_chunks(
     list(small(dataset).blocks())
     assert dataset.read == once
     dataset.read.clear()
-    # A chunk without a selected row is not read; of other chunks only the needed range is read.
+    # Chunks without a selected row are not read. From others, only the needed range is read.
     list(small(dataset).take(np.isin(np.arange(N), [3, 7, 1510, 1511])).blocks())
     assert dataset.read == [(3, 8), (1510, 1512)]
     dataset.read.clear()
