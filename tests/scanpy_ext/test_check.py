@@ -105,7 +105,7 @@ def test_cells_that_are_sequenced_less_deeply_are_told(kang):
     assert counts.uns["contrast_check"]["sound"] == "no"
 
 
-# The stimulated cells alone hold no contrast, so there is a warning about the ratio.
+# Without controls in the foreground nothing is found, so there is a warning about the ratio.
 @pytest.mark.filterwarnings("ignore:.*ratio")
 def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
     design.obs["donor"] = [f"d{i // 2 % 5}" for i in range(400)]

@@ -64,7 +64,7 @@ def test_real_blood_cells(contrast_data: Any) -> None:
 def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> None:
     """Check that a level whose interval is just above 1 by chance is not ranked first.
 
-    Without any response, one table of six levels in eight has such an interval.
+    Without any response, one in eight tables of six levels has such an interval.
     """
     ratios = {"a": 1.007, "b": 0.99, "c": 1.0, "d": 1.0, "e": 1.5, "f": 1.0}
     table = pd.DataFrame.from_dict(

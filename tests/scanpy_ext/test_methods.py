@@ -74,7 +74,7 @@ def test_kernel_cpca_holds_what_the_core_computed(cells):
         cells.obsm["X_kernel_cpca"], model.transform(cells.X), rtol=1e-5, atol=1e-5
     )
     assert "PCs_kernel_cpca" not in cells.varm
-    # The default coefficient of the kernel depends on the units of the data.
+    # The default coefficient follows the unit of the data, so the scores do not depend on the unit.
     other = cells.copy()
     other.X = sp.csr_matrix(other.X * 10)
     for adata in (cells, other):

@@ -113,8 +113,8 @@ NO_COUNTS = [*NO_SIZES, 10**400]
 NO_WORDS = ["no", 3, ["none"], {}, np.array(["none", "foreground"])]
 NO_KEYS = [3, "", "a/b", ["a"], {}, np.array([1, 2])]
 NO_STRENGTHS = ["3", None, [1.0], -1, True, np.nan]
-# Invalid values for each parameter. If the error does not name the parameter, `WORDS` has the word
-# that it names instead.
+# Invalid values for each parameter. The error must name the parameter or match the pattern that
+# `WORDS` has for it.
 ODD: dict[str, list[Any]] = {
     **dict.fromkeys(["groupby", "reference", "donor", "within", "cell_type", "batch"], NO_NAMES),
     **dict.fromkeys(["by", "clusters", "controls", "cells", "level", "layer", "obsm"], NO_NAMES),
