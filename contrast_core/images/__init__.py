@@ -1,4 +1,4 @@
-"""Tools for images and stacks: cutting samples, removing structured background, weight maps.
+"""Tools for images and stacks that cut samples, remove structured background and map weights.
 
 Names are imported on first use, so that importing the package is fast.
 """

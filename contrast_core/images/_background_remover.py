@@ -26,10 +26,10 @@ STRENGTHS: dict[str, tuple[float, ...]] = {"varying": BACKGROUND_STRENGTHS, "con
 
 
 class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
-    r"""Remover of a structured background: fringes, stripes, grids, curtains, texture.
+    r"""Remover of a structured background, such as fringes, stripes, grids, curtains or texture.
 
-    The model of a row x is a Gaussian scale mixture. The strengths s of the signal and g of the
-    background are unknown in each row:
+    The model of a row x is a Gaussian scale mixture. The signal has the strength s and the
+    background has the strength g. Both strengths differ from row to row and are unknown:
 
     .. math:: x = \bar y + \sqrt s\, z + \sqrt g\, b, \qquad z \sim N(0, S), \quad b \sim N(0, N),
 
@@ -38,9 +38,9 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
 
     where :math:`(\cdot)_+` is the positive part of a symmetric matrix. The estimate is the
     posterior mean of the signal :math:`\sqrt s\, z`. The prior is uniform over seventeen values of
-    s (0 and 0.0003 to 30) and seven of g (0.02 to 4). Each pair of strengths gives a Wiener filter,
-    and the filters are averaged with the likelihoods of the row as weights. There is no number of
-    components and no contrast strength to choose.
+    s (0 and 0.0003 to 30) and seven values of g (0.02 to 4). Each pair of strengths gives a Wiener
+    filter, and the filters are averaged with the likelihoods of the row as weights. There is no
+    number of components and no contrast strength to choose.
 
     Rows are usually patches of images (`Patches`); `suppress_background` does all steps for images
     in one call. S and N are estimated from moments alone, so the background must also be observed
@@ -62,7 +62,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         background's variance, in descending order.
     filters_ : ndarray of shape (n_features, n_features)
         ``(x - background_mean_) @ filters_`` are the coordinates in which N is the identity and S
-        is diagonal; coordinates with signal come first.
+        is diagonal. The coordinates with signal come first.
     patterns_ : ndarray of shape (r, n_features)
         Matrix that maps the coordinates with signal back to rows.
     foreground_moments_, background_moments_ : SecondMoments
@@ -79,9 +79,9 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
 
     Notes
     -----
-    BM3D removes white noise better, and a top-hat filter removes haze better: this method cannot
-    separate a background without structure of its own from the signal. Uneven illumination is
-    multiplicative: divide by a flat field first.
+    This method cannot separate the signal from a background that has no structure of its own. BM3D
+    removes white noise better, and a top-hat filter removes haze better. Uneven illumination
+    multiplies the image, so divide the image by a flat field first.
 
     References
     ----------
@@ -170,7 +170,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
     def transform(self, X: MatrixLike) -> FloatArray:
         """Return the posterior mean of the signal in each row.
 
-        The rest of the rows, ``X - transform(X)``, is the background with its mean.
+        The difference ``X - transform(X)`` is the background with its mean.
 
         Parameters
         ----------
@@ -188,13 +188,14 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
             If the features are not those of the fit, or a value is NaN or infinite.
         """
         blocks = [
-            (self.patterns_.T @ found.coordinates.T).T  # columns contiguous, as `Patches` adds them
+            # `Patches` adds the results by columns, which is faster if the columns are contiguous.
+            (self.patterns_.T @ found.coordinates.T).T
             for found in self._posteriors(X)
         ]
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     def strengths(self, X: MatrixLike) -> FloatArray:
-        """Return the strengths of signal and background in each row: posterior means of s and g.
+        """Return the posterior means of s and g, the strengths of signal and background, by row.
 
         Parameters
         ----------
@@ -219,13 +220,13 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         )
 
     def feature_weights(self) -> FloatArray:
-        """Return how much each feature carries each pattern of the signal, for `weight_maps`.
+        """Return the weight of each feature in each pattern of the signal, for `weight_maps`.
 
         Returns
         -------
         ndarray of shape (r, n_features)
-            Squares of ``patterns_``, each row rescaled to a maximum of 1; the strongest pattern,
-            relative to the background, comes first.
+            Squares of ``patterns_``, with each row rescaled to a maximum of 1. The pattern that is
+            strongest relative to the background comes first.
         """
         check_is_fitted(self)
         return relative_weights(self.patterns_)

@@ -30,16 +30,17 @@ def block_moments(
     name: str = "the stack",
     progress: Progress = False,
 ) -> list[SecondMoments]:
-    """Return the moments of blocks of a stack that share no pixels, as `verdicts` takes them.
+    """Return the moments of blocks of a stack that share no pixels, for `verdicts`.
 
     Parameters
     ----------
     sampling : Patches, Frames or Channels
         How samples are cut from the stack. For patches, the images (or their marked part) are
-        divided into two to eight tiles along each side. The tiles are dealt into four blocks, and
-        patches that cross a border are left out. The stride is so wide that some 65,000 patches
-        remain. If there are more than 2**24 pixels, only evenly spread parts are read. Frames and
-        pixels are cut into eight consecutive blocks, or into fewer of at least two samples each.
+        divided into two to eight tiles along each side. The tiles form four blocks: each block
+        holds every second tile along both sides. Patches that cross the border of a tile are left
+        out. The stride is so wide that some 65,000 patches remain. If there are more than 2**24
+        pixels, only evenly spread parts are read. Frames and pixels are divided into eight
+        consecutive blocks, or into fewer blocks with at least two samples each.
     stack : array
         As for `Sampling.rows`.
     mask : array-like of bool, optional

@@ -19,11 +19,11 @@ _SIDE = 512
 def excerpt(
     stack: Stack, mask: BoolArray | None, progress: Progress = False
 ) -> tuple[Any, BoolArray | None]:
-    """Return a stack of at most 2**24 pixels, and its mask, in place of a larger one.
+    """Return at most 2**24 pixels of a stack, and their mask.
 
-    Tiles of 512 x 512 pixels are chosen from the stack. They are evenly spread, or they are the
-    tiles with the most marked pixels if there is a mask. Tiles begin where stored chunks begin, so
-    that each chunk is read once.
+    A small stack is returned as it is. From a larger one, tiles of 512 x 512 pixels are chosen. If
+    there is a mask, they are the tiles with the most marked pixels; otherwise they are evenly
+    spread. Tiles begin where stored chunks begin, so that each chunk is read once.
 
     Parameters
     ----------
@@ -62,7 +62,11 @@ def excerpt(
 
 
 def _starts(stack: Stack, axis: int, side: int) -> list[int]:
-    """Return where tiles begin: at chunks that are at least as long as a tile, or side by side."""
+    """Return where tiles begin along an axis.
+
+    They begin at stored chunks if these are at least as long as a tile. Otherwise they lie side by
+    side.
+    """
     n, step = int(stack.shape[axis]), side
     chunk = chunk_side(stack, axis)
     if chunk is not None and side <= chunk < n:

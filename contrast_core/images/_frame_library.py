@@ -1,12 +1,12 @@
-"""The background under a large frame, fitted from a library of background frames.
+"""Background of a large frame, fitted from a library of background frames.
 
 The covariance of a few hundred thousand pixels is too large for memory, but the m x m matrix of the
 inner products of m frames is small. The leading principal components of the frames follow from this
 matrix (method of snapshots; Sirovich, Quarterly of Applied Mathematics 45:561, 1987). Each frame's
 background is a combination of the mean and the components. Its coefficients are fitted with
-Tukey's bisquare weights (Beaton and Tukey, Technometrics 16:147, 1974), under which pixels that
-deviate by more than 4.7 robust standard deviations count for nothing: the signal does not pull the
-fit as long as it covers less than about a third of the frame.
+Tukey's bisquare weights (Beaton and Tukey, Technometrics 16:147, 1974). These weights are zero for
+pixels that deviate by more than 4.7 robust standard deviations. Therefore the signal does not bias
+the fit as long as it covers less than about a third of the frame.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _FOLDS = 10
 _PIXELS = 20_000  # number of random pixels on which the coefficients are fitted
 _ROUNDS = 10
 BISQUARE = 4.685  # cutoff in robust standard deviations: 95% efficient for normal noise
-MAD = 1.4826  # from the median absolute deviation to the standard deviation of normal noise
-_SLICE = 2**16  # pixels whose products are summed at once
+MAD = 1.4826  # standard deviation of normal noise over its median absolute deviation
+_SLICE = 2**16  # number of pixels whose products are summed at once
 
 SingleArray = NDArray[np.float32]
 
 
 class FrameLibrary(NamedTuple):
-    """Mean and components of background frames, and how well they predict frames left out.
+    """Mean and components of background frames, with their error on left-out frames.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class FrameLibrary(NamedTuple):
 
 
 def frame_library(frames: SingleArray) -> FrameLibrary:
-    """Return the mean and the components; their number is the best for left-out frames.
+    """Return the mean frame and the components, whose number predicts left-out frames best.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ from contrast_core.rows import Rows, rows_of
 from contrast_core.solve import contrast_rows
 
 _MOST_PIXELS = 2048  # largest small frame; larger frames are compared with a library
-_FEWEST_FRAMES = 4  # background frames: two in each half that is held out
+_FEWEST_FRAMES = 4  # least number of background frames: two in each half that is held out
 _LIBRARY_VALUES = 2**27  # most values in a library: 512 MB in float32
 _LIBRARY_FRAMES = 64  # a library may hold this many frames, however large they are
 _DARKEST = 1e-3  # darker pixels are set to this multiple of the mean light
@@ -58,7 +58,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
       get a small variance.
     - g is measured outside of these directions. Directions and strengths are estimated in turns,
       and frames with a weak background get a larger weight.
-    - The mean background frame is subtracted after its pattern was shrunk according to its noise.
+    - The mean background frame is subtracted. Before that, its deviations from its own average
+      brightness are shrunk according to their noise.
 
     In small frames the signal must recur in the same place, at least in part. Examples are objects
     of a common form, or a cell that twitches. For spots or vesicles that may be anywhere, use
@@ -198,7 +199,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         background: MatrixLike | Rows,
         dark: ArrayLike | None = None,
     ) -> Self:
-        """Fit from frames with signal and frames without.
+        """Fit to frames with signal and to frames that show only background.
 
         Small frames are loaded into memory. For large frames, only background frames are loaded;
         frames with signal are not read. If the background frames take more than 512 MB, an evenly
@@ -280,7 +281,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         return result
 
     def strengths(self, X: MatrixLike) -> FloatArray:
-        """Return how strong the background is in each frame.
+        """Return the strength of the background in each frame.
 
         Parameters
         ----------
@@ -301,14 +302,14 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         return result
 
     def feature_weights(self) -> FloatArray:
-        """Return how much each pixel carries each component, for `weight_maps`.
+        """Return the weight of each pixel in each component, for `weight_maps`.
 
         Returns
         -------
         ndarray of shape (k, n_features)
-            Squares of the components in ``patterns_``, each row rescaled to a maximum of 1; the
-            strongest component comes first. The components are those of the signal for small
-            frames, and those of the background for large frames.
+            Squares of the components in ``patterns_``, with each row rescaled to a maximum of 1.
+            The strongest component comes first. They are components of the signal for small frames,
+            and of the background for large frames.
         """
         check_is_fitted(self)
         return relative_weights(self.patterns_[: self.n_components_])
@@ -438,7 +439,7 @@ def _check_varies(frames: FloatArray | SingleArray) -> None:
 
 
 def _stable_mean(frames: FloatArray, root: FloatArray) -> FloatArray:
-    """Return the background's mean frame after its pattern was shrunk according to its noise."""
+    """Return the mean frame, with its deviations from its brightness shrunk by their noise."""
     mean = frames.mean(axis=0)
     brightness = mean.mean()
     pattern = _whitened((mean - brightness)[None], root)[0]

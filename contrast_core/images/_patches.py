@@ -1,4 +1,4 @@
-"""Small windows of every image as samples."""
+"""Sampling by small windows of images."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Patches(Sampling):
     ----------
     size : int or tuple of int, default=16
         Side of the windows in pixels. An integer gives squares in the last two axes of a stack. A
-        tuple of two or more integers gives boxes in as many last axes. Leading axes count images.
+        tuple of two or more integers gives boxes, with one axis for each integer, in the last axes.
+        All other axes number the images.
     stride : int, default=2
         Step between neighbouring windows along every axis, from 1 to the shortest side. The last
         window of an axis always ends at the border. If the stride is half the side or more, blocks
@@ -77,13 +78,13 @@ class Patches(Sampling):
         name: str = "the stack",
         elements: int | None = None,
     ) -> StackRows:
-        """Return the windows of a stack as rows; nothing is read yet.
+        """Return the windows of a stack as rows, without reading pixels yet.
 
         Parameters
         ----------
         stack : array of shape (..., height, width)
             See `Sampling.rows`.
-        mask : array-like of bool of shape (height, width), or of the stack's, optional
+        mask : array-like of bool of shape (height, width), or of the stack's shape, optional
             Mask for all images, or one for each image. Only windows that lie entirely within the
             mask become rows.
         name, elements

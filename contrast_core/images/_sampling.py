@@ -1,4 +1,4 @@
-"""Interface of `Frames`, `Patches` and `Channels`: how a stack is cut into samples."""
+"""Common interface of `Frames`, `Patches` and `Channels`, which cut a stack into samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Sampling(ABC):
         name: str = "the stack",
         elements: int | None = None,
     ) -> StackRows:
-        """Return the samples of a stack as rows; nothing is read yet.
+        """Return the samples of a stack as rows, without reading pixels yet.
 
         Parameters
         ----------
@@ -51,7 +51,7 @@ class Sampling(ABC):
         Returns
         -------
         StackRows
-            Rows, which `SecondMoments.from_data`, `fit` and all functions that take data accept.
+            Rows that `SecondMoments.from_data`, `fit` and all other functions accept as data.
 
         Raises
         ------
@@ -59,8 +59,8 @@ class Sampling(ABC):
             If a stack of this shape has no such samples, or the mask has a wrong shape or contains
             no sample.
         TypeError
-            If pixels are not real numbers, the mask does not hold truth values, or entries of
-            either are masked.
+            If pixels are not real numbers, the mask does not hold truth values, or the stack or the
+            mask has masked entries.
         """
 
     def map(
@@ -81,7 +81,7 @@ class Sampling(ABC):
         stack : array
             As for `rows`. Only a part of it is in memory at a time.
         out : array of the stack's shape, optional
-            Where to write the result, such as a `numpy.memmap`, a zarr array or an HDF5 dataset for
+            Array to write the result to. A `numpy.memmap`, a zarr array or an HDF5 dataset can hold
             results larger than memory. It is written from beginning to end. If samples overlap,
             the result for one whole image is in memory at a time.
         progress : bool or callable, default=False
@@ -137,7 +137,7 @@ def check_out(out: Any, stack: Stack) -> None:
 
 
 def _results(found: object, n: int, n_features: int) -> NDArray[np.floating]:
-    """Return the results of a function for n samples as floats, or raise."""
+    """Check the type and shape of a function's results for n samples, and return them as floats."""
     check_unmasked(found, "what the function returned")
     try:
         results = np.asarray(found)
@@ -165,7 +165,10 @@ def check_mask(mask: ArrayLike, shape: tuple[int, ...], stack: Stack, name: str)
 
 
 def truth_values(mask: ArrayLike, name: str) -> BoolArray:
-    """Return a mask as truth values: booleans, or integers that are all 0 or 1, or 0 or 255."""
+    """Convert a mask to booleans.
+
+    A mask of integers must hold only 0 and 1, or only 0 and 255.
+    """
     check_unmasked(mask, f"the mask of {name}")
     try:
         counts = np.asarray(mask)
@@ -185,7 +188,7 @@ def truth_values(mask: ArrayLike, name: str) -> BoolArray:
 
 
 def few_values(stack: Stack) -> set[float] | None:
-    """Return the different values of a stack, or None if there are more than sixteen."""
+    """Return the distinct values of a stack, or None if there are more than sixteen."""
     values: set[float] = set()
     step = max(1, BLOCK_ELEMENTS // max(1, math.prod(stack.shape[1:])))
     for start in range(0, stack.shape[0] if stack.shape else 0, step):
@@ -198,14 +201,14 @@ def few_values(stack: Stack) -> set[float] | None:
 def mask_or_image(background: Stack, mask_shapes: Collection[tuple[int, ...]]) -> BoolArray | None:
     """Return a background as a mask, or None if it is an image.
 
-    Booleans are a mask. Numbers are a mask if they have the shape of a mask and the values are 0
-    and 1, or 0 and 255. Other integers of that shape with few values are refused, since they may be
-    labels or an image.
+    An array of booleans is a mask. An array of numbers is a mask if it has the shape of a mask and
+    its values are 0 and 1, or 0 and 255. Other integers of that shape with few values are refused,
+    because they may be labels or an image.
 
     Raises
     ------
     ValueError
-        If a background could be either, or the mask is True everywhere.
+        If the background may be a mask or an image, or the mask is True everywhere.
     """
     dtype = np.dtype(getattr(background, "dtype", np.float64))
     values: set[float] | None = None

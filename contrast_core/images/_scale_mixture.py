@@ -1,4 +1,4 @@
-"""Posterior mean of the signal in a row if the strengths of signal and background are unknown."""
+"""Posterior mean of the signal in rows with unknown strengths of signal and background."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from scipy.linalg import solve_triangular
 
 from contrast_core._validation import FloatArray
 
-RIDGE = 0.03  # multiple of the mean background variance; no area shows all directions of noise
+# The ridge is this multiple of the background's mean variance. It accounts for directions of noise
+# that the background area does not show.
+RIDGE = 0.03
 _SIGNAL_STRENGTHS = (0.0, *np.geomspace(0.0003, 30.0, 16).tolist())
 BACKGROUND_STRENGTHS = (0.02, *np.geomspace(0.1, 4.0, 6).tolist())
 
@@ -30,7 +32,8 @@ class ScaleMixture(NamedTuple):
     coloring : ndarray of shape (r, D)
         ``coordinates[:r] @ coloring`` maps coordinates back to a row.
     variances : ndarray of shape (r,)
-        Variances of the signal in the first r coordinates, descending; the background has 1.
+        Variances of the signal in the first r coordinates, in descending order. The background has
+        variance 1 in every coordinate.
     """
 
     mean: FloatArray
@@ -61,13 +64,14 @@ def scale_mixture(
     background_mean: FloatArray,
     background_covariance: FloatArray,
 ) -> ScaleMixture:
-    r"""Return the mixture whose covariances are those of two datasets.
+    r"""Return the mixture whose covariances S and N follow from those of two datasets.
 
     .. math:: N = C_Y + 0.03\, \mu I, \quad \mu = \operatorname{tr}(C_Y) / D, \qquad
         S = (C_X - C_Y)_+ + \delta\delta^\top,
 
     where :math:`(\cdot)_+` is the positive part. The difference of the means,
-    :math:`\delta = \bar x - \bar y`, is signal too, and its strength in a single row is unknown.
+    :math:`\delta = \bar x - \bar y`, is signal too. It is part of S, because its strength in a
+    single row is unknown.
 
     Parameters
     ----------
@@ -77,7 +81,8 @@ def scale_mixture(
         Mean and covariance of the background alone; the background must not be constant.
     """
     n_features = len(mean)
-    unit = float(np.trace(background_covariance / n_features))  # the sum may overflow
+    # Dividing first avoids an overflow of the sum.
+    unit = float(np.trace(background_covariance / n_features))
     noise = background_covariance / unit + RIDGE * np.eye(n_features)
     lower = np.linalg.cholesky(noise)
     # A factor of S is whitened rather than S, so that the product has no negative eigenvalues.
@@ -99,12 +104,12 @@ def scale_mixture(
 def posterior(
     mixture: ScaleMixture, rows: NDArray[np.floating], background_strengths: tuple[float, ...]
 ) -> Posterior:
-    r"""Return the posterior mean of the signal in each row, over all pairs of strengths.
+    r"""Return the posterior means of the signal and of both strengths in each row.
 
     For one pair of strengths s and g, the posterior mean of a coordinate is the coordinate times
     :math:`s\lambda_i / (s\lambda_i + g)`, a Wiener filter. The estimate is the average over all
-    pairs, weighted by the likelihood of the row; all pairs have the same prior probability. The
-    values of s are 0 and sixteen from 0.0003 to 30.
+    pairs, weighted by the likelihood of the row. All pairs have the same prior probability. The
+    values of s are 0 and sixteen values from 0.0003 to 30.
     """
     r = len(mixture.variances)
     pairs = np.meshgrid(_SIGNAL_STRENGTHS, background_strengths, indexing="ij")

@@ -1,8 +1,8 @@
-"""Signal in frames whose background is known: the directions in which it stands out.
+"""Directions in which the signal of frames stands out of a background of known covariance.
 
 Frames are first whitened by the covariance of the background, so that the background has variance 1
 in every direction. A direction holds signal if the foreground's variance exceeds the edge of the
-Marchenko-Pastur distribution, which is the most that noise alone reaches in a sample of this size.
+Marchenko-Pastur distribution. Noise alone hardly exceeds this edge in a sample of this size.
 Variances estimated from few frames are too large by a known amount, which is subtracted (Donoho,
 Gavish and Johnstone, Annals of Statistics 46:1742, 2018).
 """
@@ -20,7 +20,7 @@ from contrast_core.images._texture import eigenpairs_above
 
 _WEAKEST = 0.5  # least background strength of a frame
 _ROUNDS = 5  # most rounds of estimating directions and strengths in turns
-_SETTLED = 0.01  # mean relative change of the strengths at which the rounds end
+_SETTLED = 0.01  # the rounds end at a smaller mean relative change of the strengths
 _MARGIN = 1.02  # an eigenvalue must exceed this multiple of the edge
 _FRAMES_PER_COMPONENT = 5  # least number of frames per component
 _UNDETECTED = 0.1  # prior variance without detected signal, over the root of the aspect ratio
@@ -44,7 +44,8 @@ class SignalSubspace(NamedTuple):
     n_components : int
         Number of directions in which signal is detected, k.
     background_variance : float
-        Mean square of the background frames outside of the components; it defines strength 1.
+        Mean square of the background frames outside of the components. A frame with this mean
+        square has strength 1.
     """
 
     mean: FloatArray
@@ -70,15 +71,16 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
     The directions are eigenvectors of the foreground's weighted covariance whose eigenvalues exceed
     the Marchenko-Pastur edge; the variances are the eigenvalues without their bias.
 
-    - The noise is measured on the background frames. In the bulk of the foreground's own
-      eigenvalues, faint signal would be mistaken for noise, and noise for components.
-    - A frame has the weight 1 / g, where g is the strength of its background. It is the frame's
-      mean square outside of the signal, relative to the background frames, and at least 0.5.
-      Directions and strengths are estimated in turns, in at most five rounds.
+    - The noise is measured on the background frames. The bulk of the foreground's own eigenvalues
+      would be a worse measure: faint signal would be taken for noise, and noise for components.
+    - A frame has the weight 1 / g, where g is the strength of its background. This strength is the
+      frame's mean square outside of the signal's directions, divided by the mean square of the
+      background frames there. It is at least 0.5. Directions and strengths are estimated in turns,
+      in at most five rounds.
     - The aspect ratio is computed with the effective number of frames,
       :math:`\gamma = D \sum w^2 / (\sum w)^2`.
-    - The background may vary more along a direction than its model says. The foreground must exceed
-      that variance too.
+    - The background may vary more along a direction than its model says. The foreground's variance
+      must exceed this larger variance too.
     - In all other directions, the signal has the prior variance :math:`0.1 \sqrt\gamma`.
 
     Parameters
@@ -179,5 +181,5 @@ def white_mean(mean: FloatArray, frames: FloatArray) -> FloatArray:
 
 
 def lower_root(covariance: FloatArray) -> FloatArray:
-    """Return the Cholesky factor L: whitened rows are ``rows @ inv(L).T``."""
+    """Return the Cholesky factor L of a covariance, which whitens rows by ``rows @ inv(L).T``."""
     return np.asarray(scipy.linalg.cholesky(covariance, lower=True, check_finite=False))

@@ -1,4 +1,4 @@
-"""Detection of smooth backgrounds, haze and illumination, which simple filters remove better."""
+"""Detection of haze and uneven illumination, which simple filters remove better."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from contrast_core.images._stacks import Stack
 from contrast_core.images._verdicts import Verdict
 from contrast_core.images._window_choice import SMOOTH, one_image, smooth_share
 
-EXAMINED_SIDE = 192  # pixels of the part of an image that is examined
-_FINE = 0.27  # least share of the result's variance within 20 pixels; else the objects are smooth
+EXAMINED_SIDE = 192  # largest side, in pixels, of the part of an image that is examined
+# Objects are smooth if a smaller share of the result's variance is in detail finer than 20 pixels.
+_FINE = 0.27
 _MULTIPLIED = 0.2  # slope of log contrast over log brightness: 1 for illumination, 0 for haze
 
 
@@ -77,7 +78,7 @@ def smooth_background(
 
 
 def _contrast_slope(image: FloatArray, area: FloatArray) -> float:
-    """Return the slope of the log contrast of fine detail over the log of the local brightness."""
+    """Return the slope of log contrast over log brightness, both measured around each pixel."""
     fine = image - gaussian_filter(image, 2)
     contrast = np.sqrt(gaussian_filter(fine**2, 10))
     noise = float((area - gaussian_filter(area, 2)).std())

@@ -1,9 +1,10 @@
-"""Samples of a stack as rows: each is a window of pixels, read where it lies and put back there.
+"""Samples of a stack as rows, and results of samples put back into a stack.
 
-A window has a side along every axis of the stack. A frame spans the last two axes, and its other
-sides are 1. A pixel with its channels spans the axis of the channels. A patch is short along the
-axes of the image, and neighbouring patches overlap. All of them are read in bands: windows that
-follow each other along one axis of the stack, over the whole length of the axes after it.
+Each sample is a window of pixels, which has a side along every axis of the stack. A frame spans the
+last two axes, and its other sides are 1. A pixel with its channels spans the axis of the channels.
+A patch is short along the axes of the image, and neighbouring patches overlap. Windows are read in
+bands. A band consists of windows that follow each other along one axis of the stack, and it spans
+the whole length of all later axes.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _WHOLE_IMAGE = 2**24  # pixels: a smaller image is read once and kept until the 
 
 
 class _Band(NamedTuple):
-    """Some lines of windows: their slice of the grid of windows, and the part of the stack."""
+    """Consecutive lines of windows: a slice of the grid of windows, and a part of the stack."""
 
     grid: tuple[slice, ...]
     box: tuple[slice, ...]
 
 
 class StackRows(Rows):
-    """Rows that are windows of a stack, which is sliced on reading and never copied whole.
+    """Rows that are windows of a stack. They are sliced from the stack when they are read.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ class StackRows(Rows):
         )
 
     def edges(self, elements: int | None = None) -> list[int]:
-        """Return where blocks of whole lines of windows begin and end: 0, ..., n."""
+        """Return the rows 0, ..., n at which blocks of whole lines of windows begin and end."""
         line = max(1, self._line)
         lines = max(1, (elements or self.elements) // (line * self._n_pixels))
         ends = [*range(0, self._n_source, line * lines), self._n_source]
@@ -116,7 +117,7 @@ class StackRows(Rows):
         return block
 
     def inside(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which windows lie entirely within a mask of the stack's last axes."""
+        """Return for each window whether it lies entirely within a mask of the last axes."""
         for axis in range(-mask.ndim, 0):  # axis by axis, which needs fewer comparisons
             windows = sliding_window_view(mask, self._sides[axis], axis=axis).all(axis=-1)
             mask = np.take(windows, self._starts[axis], axis=axis)
@@ -130,8 +131,8 @@ class StackRows(Rows):
         Parameters
         ----------
         out : ndarray of the stack's shape
-            Array to write to. Where windows overlap, their results are averaged: the array must
-            then hold zeros at first, and is complete once the results of all rows have been added.
+            Array to write to. Where windows overlap, their results are averaged. The array must
+            then hold zeros at first, and it is complete when the results of all rows were added.
         start, stop : int
             Two consecutive values of `edges()` of the rows of the whole stack.
         results : ndarray of shape (stop - start, n_features) or (stop - start, 1)
@@ -149,7 +150,7 @@ class StackRows(Rows):
     def _averaged(self, results: NDArray[np.floating], band: _Band) -> NDArray[np.floating]:
         """Return the sum of a band's results, divided by the number of windows over each pixel."""
         n_axes = len(self._sides)
-        # If the columns of the results are contiguous, the slices below are too: this is fast.
+        # If the columns of the results are contiguous, so are the slices below, and sums are fast.
         paired = results.transpose([i + j for i in range(n_axes) for j in (0, n_axes)])
         total = np.zeros([part.stop - part.start for part in band.box], dtype=results.dtype)
         steps = [
@@ -280,7 +281,7 @@ def _size(box: tuple[slice, ...]) -> int:
 
 
 def _starts(n: int, side: int, stride: int) -> NDArray[np.intp]:
-    """Return where windows begin along an axis: every `stride` pixels; the last ends with it."""
+    """Return where windows begin: every `stride` pixels, and at the last place that fits."""
     regular = np.arange(0, n - side + 1, stride)
     return np.unique(np.append(regular, n - side)) if n else regular
 
@@ -296,9 +297,10 @@ def _runs(starts: NDArray[np.intp], stride: int) -> list[slice]:
 def _steps(
     starts: NDArray[np.intp], side: int, stride: int
 ) -> Iterator[tuple[slice, tuple[Any, Any]]]:
-    """Yield slices of an axis, each with the indices of the windows and of their pixels over it.
+    """Yield slices of an axis, each with the windows that cover it and their pixels there.
 
-    Pixels of different windows, or all pixels of a single window, are added at once.
+    A slice holds one pixel of each of several windows, or all pixels of a single window. No pixel
+    occurs twice in it, so that all of its pixels can be added at once.
     """
     if len(starts) == 1:
         yield slice(0, side), (0, slice(None))

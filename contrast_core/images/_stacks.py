@@ -12,7 +12,7 @@ from contrast_core._validation import check_count, numbers_of, shown
 
 
 class Stack(Protocol):
-    """An array with frames in its last two axes: NumPy, Dask, Zarr, HDF5, memory-mapped."""
+    """Array with frames in its last two axes, from NumPy, Dask, Zarr, HDF5 or a memory map."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -99,7 +99,7 @@ def _loadings(estimator: Any) -> NDArray[Any]:
 
 
 def relative_weights(patterns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the squares of each row, of shape (k, D), divided by the largest square of the row."""
+    """Return the squares of `patterns` (k, D), divided by the largest square of each row."""
     # The division comes before the squaring, because squares may underflow.
     return np.asarray((patterns / np.abs(patterns).max(axis=1, keepdims=True)) ** 2)
 

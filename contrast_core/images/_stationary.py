@@ -13,7 +13,7 @@ _WEAKEST = 1e-9  # least strength; without it, a sample equal to the mean is inf
 
 
 class Eigenbasis(NamedTuple):
-    """Eigenvalues (D,), in no order, and orthonormal eigenvectors as columns (D, D)."""
+    """Eigenvalues (D,) in any order, and orthonormal eigenvectors as columns (D, D)."""
 
     values: FloatArray
     vectors: FloatArray
@@ -24,7 +24,7 @@ class Eigenbasis(NamedTuple):
 
 
 def lag_average(covariance: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """Return the nearest stationary matrix: the average over pixels with equal displacement.
+    """Return the nearest stationary matrix, an average over pixel pairs of equal displacement.
 
     Parameters
     ----------

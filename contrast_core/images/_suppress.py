@@ -42,14 +42,14 @@ Brightness: TypeAlias = Literal["auto", "keep", "remove"]
 _BELOW = 0.1  # an image extends below a dark ground by at most this share of its extent above
 _GROUND = 0.2  # a dark ground covers at least this share of an image
 _SOME_WINDOWS = 4096  # number of windows from which brightness and variance are measured
-_CONSTANT_LINES = 0.5  # share of the variance that remains after lines of constant brightness
+_CONSTANT_LINES = 0.5  # share of variance that lines of constant brightness leave at most
 _LONG = 4  # a strip is at least this many times as long as wide
 _LARGE_IMAGE = 2**24  # pixels; larger images use squares with stride 4, in a third of the time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SuppressedBackground:
-    """Image without its background, with reasons to doubt it; made by `suppress_background`.
+    """Result of `suppress_background`: an image without its background, and reasons to doubt it.
 
     Parameters
     ----------
@@ -160,8 +160,8 @@ def suppress_background(
         Image or stack from which the background is removed in place of `image`, which is then used
         only for fitting. Examples are one frame of a film, or the part of an image on the screen.
     out : array of the shape of the image that the background is removed from, optional
-        Where to write the result, such as a `numpy.memmap` or a zarr array if the result is larger
-        than memory.
+        Array to write the result to. A `numpy.memmap` or a zarr array can hold a result larger than
+        memory.
     progress : bool or callable, default=False
         Show progress bars with tqdm, or with a callable that is called as
         ``progress(iterable, total=, desc=)``. An exception that it raises during iteration stops
@@ -187,13 +187,13 @@ def suppress_background(
 
     Notes
     -----
-    A line is longer than a strip, so an image is filtered twice if strips are chosen for it. The
-    part that the first filtering removes is averaged along each whole line, and this average is
-    subtracted from the image. If the background then has less than half of its variance, windows
-    are chosen and fitted again, and the second result is ``denoised``; otherwise the lines change
-    along their length. All other attributes describe the first fit. The image must have at most
-    2**24 pixels and contain the background. There is no second filtering if `sampling` or
-    `apply_to` is given.
+    If strips are chosen for an image, it may be filtered twice, because a line is longer than a
+    strip. The part that the first filtering removes is averaged along each whole line, and this
+    average is subtracted from the image. If the background then has less than half of its variance,
+    windows are chosen and fitted again, and ``denoised`` is the second result. Otherwise the lines
+    change along their length, and ``denoised`` is the first result. All other attributes describe
+    the first fit. A second filtering needs an image of at most 2**24 pixels that contains the
+    background. It is omitted if `sampling` or `apply_to` is given.
 
     For patches, a map of the signal's strength around each pixel is computed by
     ``sampling.map(lambda rows: result.estimator.strengths(rows)[:, :1], image)``.
@@ -291,7 +291,7 @@ def _suitable_windows(stack: Any, source: Any, mask: BoolArray | None, target: A
 
 
 def _whole_lines(removed: NDArray[Any], strips: Patches) -> NDArray[Any]:
-    """Return the mean of a removed part along the whole lines of each image, without its mean.
+    """Return the mean of a removed part along each line of an image, minus its overall mean.
 
     A line is longer than a strip, so its mean over the whole image has a smaller error.
     """
@@ -390,8 +390,8 @@ def _on_dark_ground(samples: Patches, stack: Any, source: Any, mask: BoolArray |
     """Return whether the background is a dark ground, below everything else in an image.
 
     The means of windows are compared. On a dark ground, the means of the image extend far above the
-    range of the background's means and hardly below it, and a good part of them lies within that
-    range. The pattern alone would extend both ends of the range equally.
+    range of the background's means but hardly below it, and many of them lie within this range. If
+    the image showed the pattern alone, its means would extend equally far above and below.
     """
     wide = Patches(samples.size, min(samples.sides))
     image, behind = _local_means(wide, stack, None), _local_means(samples, source, mask)
@@ -507,7 +507,8 @@ def _frame_shape(stack: Any, source: Any) -> tuple[int, int]:
             f"the background's frames are of {other[0]} x {other[1]} pixels, the image's of "
             f"{shape[0]} x {shape[1]}; both need the same."
         )
-    return (shape[0], shape[1]) if len(shape) == 2 else (1, 1)  # reading the frames raises
+    # If the stack has too few axes, reading its frames will raise an error.
+    return (shape[0], shape[1]) if len(shape) == 2 else (1, 1)
 
 
 def _mean_frame(dark: Image) -> NDArray[np.float64]:

@@ -32,12 +32,12 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
 
     There are two forms.
 
-    - "stationary": the covariance of two pixels depends only on the step from one to the other. The
-      sample covariance is averaged over equal steps, and the negative part of the average is cut.
-      Every pair of pixels contributes, so that few frames are enough.
-    - "with spikes": patterns that stand still in the frame are added. They are the eigenvectors of
-      the covariance, whitened by the stationary one, whose eigenvalues exceed twice the
-      Marchenko-Pastur edge; the bias of the eigenvalues is taken off.
+    - "stationary": the covariance of two pixels depends only on their displacement. The sample
+      covariance is averaged over equal displacements, and negative eigenvalues of the average are
+      set to zero. Every pair of pixels contributes, so that few frames are enough.
+    - "with spikes": patterns that stand still in the frame are added. To find them, the sample
+      covariance is whitened by the stationary covariance. The patterns are the eigenvectors whose
+      eigenvalues exceed twice the Marchenko-Pastur edge. The bias of these eigenvalues is removed.
 
     A ridge of 0.1, 0.2, 0.4 or 0.8 times the mean variance is added to either form. The most likely
     of these eight candidates is returned. Each candidate G is fitted to each half of the frames,
@@ -45,7 +45,7 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
 
     .. math:: -\tfrac m2 \log\det G - \tfrac D2 \sum_i \log(y_i^\top G^{-1} y_i / D).
 
-    In this expression, the strength of every frame has its most likely value.
+    This is the log-likelihood, up to a constant, if every frame has its most likely strength.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
             power = (test @ eigen.vectors) ** 2
             for j, ridge in enumerate(_RIDGES):
                 score[i, j] += log_likelihood(power, eigen.values + ridge * _unit(train))
-    form, step = divmod(int(score.argmax()), len(_RIDGES))  # first of equals
+    form, step = divmod(int(score.argmax()), len(_RIDGES))  # the first of equal scores
     centred = frames - frames.mean(axis=0)
     covariance = _candidates(centred, shape)[form].matrix()
     covariance[np.diag_indices_from(covariance)] += _RIDGES[step] * _unit(centred)

@@ -39,7 +39,7 @@ _UNSTRUCTURED = 0.5  # camera noise has 0.88 and more, structured backgrounds ha
 _FEWEST_WINDOWS = 16  # areas of 4 and 14 windows leave 2.6 and 1.5 times the error of one with 39
 _SIGNAL_IN_AREA = 0.12  # variance within the background, as a share of that in the whole image
 _LEAST_OUTLYING = 0.005  # least share of outliers in the squared residual of frames with signal
-_SIGNAL_BEHIND = 0.02  # the same share in background frames that show signal
+_SIGNAL_BEHIND = 0.02  # least such share in background frames that show signal
 _SOME_FRAMES = 16  # number of frames of each kind that are tested
 _HALF_LIBRARY = 64  # most frames in the library that is used for the test
 _FEWEST_FRAMES = 4  # least number of frames in a library
@@ -50,7 +50,7 @@ _DIRECTIONS = 2  # number of directions in which foreground and background are c
 
 @dataclass(frozen=True)
 class Verdict:
-    """Problem that was detected in a foreground and its background; made by `verdicts`.
+    """Problem that `verdicts` detected in a foreground and its background.
 
     Parameters
     ----------
@@ -167,7 +167,8 @@ def library_verdicts(
         Frames with signal and background frames. Sixteen of each, evenly spread, are read.
     """
     n = others.shape[0]
-    first, second = np.split(np.arange(n), [n // 2])  # consecutive halves: neighbours are alike
+    # Neighbouring frames are alike, so each half consists of consecutive frames.
+    first, second = np.split(np.arange(n), [n // 2])
     half = remover
     if n >= 2 * _FEWEST_FRAMES:
         library = others.take(_spread(first, _HALF_LIBRARY))

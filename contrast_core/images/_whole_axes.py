@@ -12,14 +12,14 @@ from contrast_core.images._stack_rows import StackRows
 from contrast_core.images._stacks import Stack
 from contrast_core.rows import array_of
 
-_MOST_AXES = 64  # of a NumPy array
+_MOST_AXES = 64  # largest number of axes of a NumPy array
 
 
 @dataclass(frozen=True)
 class Frames(Sampling):
     """Sampling by whole frames: each frame is a sample, and its pixels are the features.
 
-    The frames lie in the last two axes of a stack; leading axes count them, in C order.
+    The last two axes of a stack hold the frames. The leading axes number them, in C order.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class Frames(Sampling):
         name: str = "the stack",
         elements: int | None = None,
     ) -> StackRows:
-        """Return the frames of a stack as rows; nothing is read yet.
+        """Return the frames of a stack as rows, without reading pixels yet.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class Channels(Sampling):
         name: str = "the stack",
         elements: int | None = None,
     ) -> StackRows:
-        """Return the pixels of a stack as rows; nothing is read yet.
+        """Return the pixels of a stack as rows, without reading them yet.
 
         Parameters
         ----------

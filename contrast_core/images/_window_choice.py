@@ -1,8 +1,8 @@
-"""Choice of the windows' shape for a background: squares, or strips along its lines.
+"""Choice between square windows and strips along the lines of a background.
 
-A line is long, and a square window shows little of it: a strip along the lines shows more. A
-background consists of lines if most of its variance is in the means along one axis, which is so
-for lines of any brightness, and if it is not smooth.
+A strip along a line shows more of the line than a square does. A background consists of lines if it
+is not smooth and most of its variance is in the means along one axis. The brightness of the lines
+does not matter for this criterion.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SQUARE = (16, 16)
 SMOOTH = 0.6  # share of the variance after a Gaussian filter of 3 pixels; haze has 0.63 and more
 _STRIPS = ((64, 6), (6, 64))
 _LINES = 0.6  # share of the variance in the means along an axis: 0.7 for curtains, 0.5 for grids
-_BROAD = 0.5  # share of the smooth variance from which squares are better for broad lines
+_BROAD = 0.5  # least share of smooth variance at which broad lines need squares
 _LONGER = 1.25  # least length of the area along a strip, relative to the strip's length
-_FEW_LINES = 1.3  # an area shows few lines: this factor keeps their variance out of the signal
+_FEW_LINES = 1.3  # factor that keeps lines out of the signal, as an area shows few of them
 _LARGEST = 512  # largest side of the area that is examined, in pixels
 
 
@@ -30,8 +30,8 @@ def stationary_moments(moments: SecondMoments, sides: tuple[int, ...]) -> Second
     """Return moments of windows in which the background is stationary.
 
     The covariance is averaged over pairs of pixels with the same displacement, and the mean over
-    all pixels. A background area holds few long windows, so their moments need this averaging:
-    without it, strips of 96 x 4 pixels leave up to 1.7 times the error.
+    all pixels. The moments need this averaging because a background area holds few long windows.
+    Without it, strips of 96 x 4 pixels leave up to 1.7 times the error.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def window_size(stack: Stack, mask: BoolArray | None) -> tuple[int, int]:
     stack : array of shape (..., height, width)
         Image or stack that shows the background.
     mask : ndarray of bool, optional
-        True for pixels that show only background, in all images or in each.
+        True for pixels that show only background. It has the shape of an image or of the stack.
     """
     area, inside = one_image(stack, mask)
     variance = (area**2).sum()
@@ -78,7 +78,7 @@ def smooth_share(area: FloatArray, inside: BoolArray) -> float:
 
 
 def one_image(stack: Stack, mask: BoolArray | None) -> tuple[FloatArray, BoolArray]:
-    """Return the image with most background, cropped to the background, and its mask.
+    """Return the image that shows most background, cropped to this background, and its mask.
 
     The mean of the background is subtracted, and pixels outside of the background are zero.
     """

@@ -53,7 +53,10 @@ def wave(
     wander: float,
     over: float,
 ) -> Any:
-    """Return a plane wave; Gaussian noise times `wander`, smoothed over `over` pixels, bends it."""
+    """Return a plane wave with a phase that varies smoothly.
+
+    The phase is Gaussian noise, smoothed over `over` pixels and multiplied by `wander`.
+    """
     y, x = np.mgrid[: shape[0], : shape[1]]
     phase = wander * gaussian_filter(rng.normal(size=shape), over)
     return np.cos(2 * np.pi * (y * along[0] + x * along[1]) / period + phase)
@@ -104,7 +107,10 @@ def noisy(
     amplitude: float = 1.0,
     noise: float = 0.3,
 ) -> Any:
-    """Return the image plus a pattern and white noise, in units of the image's sd."""
+    """Return the image plus a pattern and white noise.
+
+    `amplitude` and `noise` are multiples of the image's standard deviation.
+    """
     return clean + clean.std() * (amplitude * pattern + noise * rng.normal(size=clean.shape))
 
 
@@ -125,7 +131,7 @@ def scene(
 
 
 def relative_error(estimate: Any, clean: Any, noisy: Any) -> float:
-    """Return the squared error of the estimate over that of the noisy image.
+    """Return the squared error of the estimate, divided by the error of the noisy image.
 
     Each error is taken after the best affine fit to the clean image.
     """
@@ -176,7 +182,7 @@ def twitching_square(n: int = 300, m: int = 250, seed: int = 0) -> tuple[Any, An
 
 
 def relative_frame_error(estimate: Any, clean: Any, noisy: Any) -> float:
-    """Return the squared error of the estimate over that of the noisy frames.
+    """Return the squared error of the estimate, divided by the error of the noisy frames.
 
     Each error is taken after the best affine fit of every frame to its clean frame.
     """

@@ -65,7 +65,7 @@ def test_the_fit_is_a_weighted_least_squares_fit_in_plain_numpy() -> None:
     remover = FrameBackgroundRemover(SHAPE).fit(ROWS, background=EMPTY_ROWS)
     mean, k = EMPTY_ROWS.mean(axis=0), remover.n_components_
     centred = EMPTY_ROWS - mean
-    # The fit has a coefficient for the brightness besides those of the components.
+    # The fit has a coefficient for each component, and one for the brightness.
     centred -= centred.mean(axis=1, keepdims=True)
     components = np.linalg.svd(centred, full_matrices=False)[2][:k]
     design = np.vstack([np.ones(len(mean)), components]).T
@@ -149,7 +149,7 @@ def test_a_library_is_saved_and_units_do_not_matter(tmp_path: Any) -> None:
     for scale in (1e-25, 1e25):
         scaled = FrameBackgroundRemover(SHAPE).fit(scale * ROWS, background=scale * EMPTY_ROWS)
         np.testing.assert_allclose(scaled.transform(scale * ROWS) / scale, expected, atol=1e-3)
-    # Fitted again to small frames, the same object uses the filter of small frames.
+    # If the same object is fitted again to small frames, it uses the filter for small frames.
     small = remover.set_params(frame_shape=(6, 10)).fit(ROWS[:, :60], background=EMPTY_ROWS[:, :60])
     assert small.method_ == "filter"
     assert small.transform(ROWS[:, :60]).shape == (40, 60)

@@ -1,4 +1,4 @@
-"""Tests of unusual stacks and arguments: each gives the correct result or a clear error."""
+"""Tests that unusual stacks and arguments give the correct result or a clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of frames, patches and channels: from stacks to rows, and from rows back to stacks."""
+"""Tests that frames, patches and channels convert stacks to rows, and rows back to stacks."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_mask_may_differ_from_image_to_image() -> None:
 
 
 class Counting:
-    """A stack that records which parts of it are read."""
+    """Stack that records the size of each part that is read."""
 
     def __init__(self, stack: Any) -> None:
         self.stack, self.shape, self.dtype = stack, stack.shape, stack.dtype

@@ -1,4 +1,4 @@
-"""Tests that smooth backgrounds are called by name, and that background areas are checked."""
+"""Tests that smooth backgrounds and unsuitable background areas are reported."""
 
 from __future__ import annotations
 

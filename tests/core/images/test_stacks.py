@@ -17,7 +17,10 @@ SHAPE = (4, 5)
 
 @pytest.fixture(scope="module")
 def frames() -> Any:
-    """Return rows of frames in which a square varies, one corner with opposite sign, and noise."""
+    """Return foreground rows and background rows of noise.
+
+    In the foreground a square also varies. One of its corners varies with the opposite sign.
+    """
     rng = np.random.default_rng(0)
     foreground = rng.normal(size=(60, *SHAPE)) + 3.0
     sign = np.array([[1, 1], [1, -1]])

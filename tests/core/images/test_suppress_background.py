@@ -109,7 +109,7 @@ def test_masks_may_be_integers_and_what_may_be_either_is_refused() -> None:
     for behind in (labels, 2 * MASK + 3, (-1) * MASK):
         with pytest.raises(ValueError, match="may be a mask, labels or an image"):
             suppress_background(IMAGE, behind, sampling=QUICK)
-    # Values of another shape than a mask's, or with many grey values, are read as an image.
+    # An array that does not have the shape of a mask, or has many grey levels, is an image.
     counts = np.random.default_rng(0).poisson(0.3, size=(70, 70))
     for behind in (counts, np.round(IMAGE * 100).astype(int)):
         assert np.isfinite(suppress_background(IMAGE, behind, sampling=QUICK).denoised).all()
@@ -371,7 +371,7 @@ def test_every_channel_has_a_background_of_its_own() -> None:
 
 
 class Chunks:
-    """A stored image that counts how often each of its chunks is loaded."""
+    """Stored image that counts how often each of its chunks is loaded."""
 
     def __init__(self, image: Any, side: int) -> None:
         self.image, self.shape, self.dtype = image, image.shape, image.dtype

@@ -35,7 +35,7 @@ def blocks(image: Any, mask: Any = None) -> Any:
 
 
 def with_background(pattern: Any) -> tuple[Any, Any, Any]:
-    """Return cells on a pattern, a second draw of the pattern, and the empty part of the first."""
+    """Return cells on a pattern, another such pattern without cells, and a mask without cells."""
     image, mask, _ = scene(pattern, (160, 170), 80)
     other, _, clean = scene(pattern, (160, 170), 80, seed=1)
     return image, other - clean, mask
@@ -202,9 +202,9 @@ def test_directions_that_no_iteration_finds_are_decomposed(
 
 
 def test_tiles_follow_the_height_and_the_width_of_the_image() -> None:
-    """Check windows of 4 x 6 pixels, with three windows along each side of a tile.
+    """Check windows of 4 x 6 pixels in tiles that are at least three windows high and wide.
 
-    Every window must lie in one kind of tile.
+    A window that crosses the border of a tile is left out.
     """
     image = np.random.default_rng(0).normal(size=(25, 90))
     found = block_moments(Patches((4, 6), 1), image)
