@@ -31,7 +31,7 @@ BOX, FRAMES, OTHER = "Box", "Frames", "Other layer"
 ALL_FRAMES, THIS_FRAME = "all frames", "this frame"
 NO_CHANNELS = "none"
 _ROW = 4  # number of tick boxes in a row
-_MOST = 512  # at most this many pixels along each side of the box are checked for signal
+_MOST = 512  # largest number of pixels along a side of the box that are checked for signal
 _SETTLED = 250  # milliseconds without a change after which the drawn area is evaluated
 
 
@@ -152,8 +152,8 @@ class Choices(Container[Widget]):
         """Choose the first image, and a drawn area or another stack as its background.
 
         If a second image is opened, the first one stays chosen. The second becomes its background
-        if the first is a stack and both have frames of the same size. In the sample data, the
-        metadata of a layer say that it is a background.
+        if the first is a stack and both have frames of the same size. The metadata of the sample
+        data name the layer that is the background.
         """
         images = self._of(Image)
         if (self._settled and self.image.value is not None) or not images:

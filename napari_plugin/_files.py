@@ -36,7 +36,7 @@ class Calibration:
     units : tuple of str
         Full names such as "micrometer", or "pixel" if the unit is not known.
     labels : tuple of str
-        Names of the axes. Files hold the names t, c and z as time, channel and depth.
+        Names of the axes. A name that begins with t, c or z is written as time, channel or depth.
     """
 
     scale: tuple[float, ...]

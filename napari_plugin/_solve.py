@@ -58,7 +58,7 @@ _MOST_BEHIND = 2**26  # largest number of values of the background frames held i
 # Largest value of pixels * frames**2 for large frames. A fit of this size takes half a second.
 _MOST_PRODUCTS = 2e10
 _CORNER = 64  # longest side of a window, in pixels
-# A model is remarked on if it keeps more than this share of the background's variance.
+# The dock warns of a projection that keeps more than this share of the background's variance.
 # Contrastive PCA keeps .00 of it on the sample data.
 _MUCH_BACKGROUND = 0.25
 _POLL = 0.02  # seconds between two checks of the other process
@@ -119,7 +119,7 @@ class Solution:
 
     @property
     def is_live(self) -> bool:
-        """Whether the slider can change the result, as it can for a projection with moments."""
+        """Whether the slider can change the result, which must be a projection with moments."""
         return (
             self.settings.method in WITH_SLIDER
             and self.automatic is not None

@@ -138,7 +138,7 @@ class ContrastiveDenoising(Container[Widget]):
         self.method.absorbed.visible = is_film
 
     def _fail(self, error: Exception) -> None:
-        """Show a message about an error; for an unexpected error, give napari the details."""
+        """Show a message about an error; for an unexpected error, pass the details to napari."""
         text = (
             "This failed for a reason that was not foreseen; nothing was changed. The details are "
             "among napari's notifications (lower right corner)."
@@ -166,7 +166,7 @@ class ContrastiveDenoising(Container[Widget]):
     # Run, preview, cancel
 
     def _tasks(self) -> list[tuple[Task, Channel | None]]:
-        """Return a task for each channel; raise InputError if the choices cannot work."""
+        """Return a task for each channel; raise InputError if the choices cannot be used."""
         found = []
         for channel in self.choices.ticked():
             images = self.choices.images(channel)
@@ -187,7 +187,7 @@ class ContrastiveDenoising(Container[Widget]):
         return found
 
     def _on_run(self) -> None:
-        """Check the choices, and start a run if they can work."""
+        """Check the choices, and start a run if they are valid."""
         try:
             layer = self.choices.image.value
             tasks = [(task, place_of(layer, channel)) for task, channel in self._tasks()]
@@ -267,7 +267,7 @@ class ContrastiveDenoising(Container[Widget]):
         self._preview = None
 
     def _on_cancel(self) -> None:
-        """Cancel the job: the dock is free at once, and the thread stops at its next block."""
+        """Cancel the job. The dock is free at once, and the thread stops before its next block."""
         self._abandon()
         self._finish("Cancelled; nothing was added.")
 

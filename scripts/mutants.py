@@ -267,6 +267,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # Python would reuse the bytecode of an earlier mutation if age and length of the files agree.
+    # Otherwise Python would use old bytecode for a mutated file of the same age and length.
     sys.dont_write_bytecode = True
     sys.exit(main())

@@ -28,7 +28,7 @@ TITLE = "Contrastive denoising"
 
 
 class Hands:
-    """Actions of a user, with a count of the clicks and pictures of the window."""
+    """Methods that act as a user does, count the clicks, and save pictures of the window."""
 
     def __init__(self, viewer: Viewer, folder: Path, name: str) -> None:
         self.viewer, self.folder, self.name = viewer, folder, name
@@ -57,7 +57,7 @@ class Hands:
         print(f"   {path}")
 
     def choose(self, *path: str) -> None:
-        """Open a menu, hover over its submenus, and choose the last entry, all with two clicks."""
+        """Open a menu, hover over its submenus, and click on the last entry, with two clicks."""
         bar = self.window.menuBar()
         action = self._entry(bar, path[0])
         self._click(bar, bar.actionGeometry(action).center())

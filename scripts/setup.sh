@@ -6,8 +6,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# The first line lists libraries of Qt and OpenGL. The second lists a virtual screen and the libraries of
-# Qt's X11 window.
+# These are the libraries of Qt and OpenGL, a virtual screen, and the libraries of Qt's X11 window.
 APT_PACKAGES="libgl1 libegl1 libglib2.0-0 libfontconfig1 libdbus-1-3 libxkbcommon0
     xvfb xauth libxkbcommon-x11-0 libxcb-cursor0 libxcb-icccm4 libxcb-keysyms1 libxcb-shape0"
 

@@ -81,8 +81,8 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     - *Nothing found*: one half of the blocks chooses the two directions in which the foreground
       varies most relative to the background. In the other half, the foreground has less than 1.5
       times the background's variance in these directions. This ratio is the median over at most ten
-      splits into halves, each used both ways. The threshold does not depend on total variances,
-      because an image is the background with something added.
+      splits into halves, each used both ways. The ratio is not divided by the ratio of the total
+      variances, because the foreground is the background with something added.
     - *Layers probably swapped*: with foreground and background exchanged, the same ratio is at
       least 2, and at least twice the original ratio.
     - *Unstructured background*: the participation ratio

@@ -332,7 +332,7 @@ def test_frames_too_large_for_a_covariance_are_projected_in_their_span():
 
 
 def test_a_projection_that_keeps_the_background_is_told(fringes):
-    """At its default strength, PCPCA leaves nine tenths of the error and the dock says so."""
+    """At its default strength, PCPCA leaves nine tenths of the error, and a remark says so."""
     pair = Pair(Images("cells", fringes.image), mask=fringes.empty)
     said = {
         m: run(pair, Patches(16, 4), Settings(m, n_components=3))[0].remarks
@@ -352,7 +352,7 @@ def test_estimates_grow_with_the_images_and_say_what_is_lazy():
     assert task_of(Pair(cells(9**6, 64, 64), empty(9, 64, 64)), Patches()).is_lazy
 
 
-# Results that are computed on view
+# Results that are computed when they are shown
 
 
 @pytest.fixture
@@ -369,7 +369,7 @@ def computed(monkeypatch):
 
 
 def test_looking_at_one_image_computes_little_beside_it(film, fringes, computed):
-    """To show one image, napari computes its whole chunk, which must therefore be small."""
+    """Chunks are small, because napari computes the whole chunk of the image that it shows."""
     run_task(task_of(pair_of(film), Frames(), CPCA_2, (3,)), no_report)
     assert sum(computed) <= film[0].size
     stack = Pair(Images("cells", np.stack([fringes.image] * 3)), mask=fringes.empty)

@@ -217,7 +217,7 @@ def test_results_lie_and_look_as_their_source_does(viewer, dock, film, notified)
             np.testing.assert_allclose(index[[0, 3, 4]], (2, *pixel), atol=1e-9)
             assert (np.abs(index[1:3]) < 0.5).all()
     dock.wait_for_all()
-    assert notified() == []  # such as a notification of inconsistent units
+    assert notified() == []  # units that disagree would be notified
 
 
 def test_a_box_marks_the_same_pixels_under_any_scale(viewer, picture):
@@ -565,9 +565,9 @@ def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch)
 
 
 def test_progress_paints_nothing_at_once(make_napari_viewer, qtbot):
-    """A report of progress repaints nothing at once, which could crash napari.
+    """A report of progress does not repaint the canvas at once.
 
-    The crash occurred when layers had just been removed.
+    Repainting at once crashed napari if layers had just been removed.
     """
     viewer = make_napari_viewer(show=True)
     dock = viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]

@@ -47,8 +47,7 @@ def test_texture_needs_fewer_frames_than_pixels_and_finds_what_stands_still() ->
     assert found.form == "with spikes"
     u = blot.ravel() / np.linalg.norm(blot)
     assert u @ found.covariance @ u == pytest.approx(np.var(frames @ u), rel=0.3)
-    # The better the stationary part describes the frames, the smaller the ridge that the held-out
-    # frames select.
+    # Held-out frames select a smaller ridge if the stationary part describes the frames better.
     assert texture(rng.normal(size=(300, 400)) @ root.T, (20, 20)).ridge == 0.1
     assert texture(rng.normal(size=(300, 400)), (20, 20)).ridge == 0.8
 

@@ -36,7 +36,7 @@ def test_smooth_backgrounds_are_called_by_name() -> None:
 
 
 def test_haze_over_objects_as_smooth_is_not_called_so() -> None:
-    """Check that haze is not called smooth when a top-hat filter would remove the objects too."""
+    """Check that there is no verdict if a top-hat filter would remove the objects with the haze."""
     rng = np.random.default_rng(0)
     image = 3 * haze(SHAPE, rng) + haze(SHAPE, rng)
     area = haze((90, 90), rng)
