@@ -195,7 +195,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     def strengths(self, X: MatrixLike) -> FloatArray:
-        """Return the posterior means of s and g, the strengths of signal and background, by row.
+        """Return the posterior means of the strengths s (signal) and g (background) in each row.
 
         Parameters
         ----------

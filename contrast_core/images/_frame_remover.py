@@ -58,8 +58,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
       get a small variance.
     - g is measured outside of these directions. Directions and strengths are estimated in turns,
       and frames with a weak background get a larger weight.
-    - The mean background frame is subtracted. Before that, its deviations from its own average
-      brightness are shrunk according to their noise.
+    - The mean background frame is shrunk towards its average brightness, according to its noise,
+      and then subtracted.
 
     In small frames the signal must recur in the same place, at least in part. Examples are objects
     of a common form, or a cell that twitches. For spots or vesicles that may be anywhere, use
@@ -90,8 +90,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         few frames or there is no signal; a cautious estimate is still returned. Large frames:
         number of components of the background.
     mean_ : ndarray of shape (n_features,)
-        Frame that is subtracted first. Large frames: mean of the background. Small frames: mean of
-        the background, with its pattern shrunk according to its noise, plus the mean of the signal.
+        Frame that is subtracted first. Large frames: mean of the background. Small frames: sum of
+        the shrunk mean of the background and the mean of the signal.
     patterns_ : ndarray of shape (n_features, n_features) or (k, n_features)
         Small frames: matrix that maps coordinates back to rows; the components come first. Large
         frames: components of the background, scaled to mean square one, in float32.
@@ -439,7 +439,7 @@ def _check_varies(frames: FloatArray | SingleArray) -> None:
 
 
 def _stable_mean(frames: FloatArray, root: FloatArray) -> FloatArray:
-    """Return the mean frame, with its deviations from its brightness shrunk by their noise."""
+    """Return the mean frame, shrunk towards its average brightness according to its noise."""
     mean = frames.mean(axis=0)
     brightness = mean.mean()
     pattern = _whitened((mean - brightness)[None], root)[0]

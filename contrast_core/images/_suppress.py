@@ -42,7 +42,7 @@ Brightness: TypeAlias = Literal["auto", "keep", "remove"]
 _BELOW = 0.1  # an image extends below a dark ground by at most this share of its extent above
 _GROUND = 0.2  # a dark ground covers at least this share of an image
 _SOME_WINDOWS = 4096  # number of windows from which brightness and variance are measured
-_CONSTANT_LINES = 0.5  # share of variance that lines of constant brightness leave at most
+_CONSTANT_LINES = 0.5  # largest share of variance left without the lines, if each is constant
 _LONG = 4  # a strip is at least this many times as long as wide
 _LARGE_IMAGE = 2**24  # pixels; larger images use squares with stride 4, in a third of the time
 
@@ -124,9 +124,10 @@ def suppress_background(
     background : array
         Boolean mask of the image that is True where there is background without signal. Its shape
         is that of the image, or (height, width) for all images of a stack. Some 100 x 100 pixels
-        are enough if the pattern repeats within them. Alternatively, another image or stack of any
-        height and width that shows only background. For frames: a mask of the shape of the leading
-        axes that is True on frames without signal, or another stack of such frames.
+        are enough if the pattern repeats within them. The background may also be another image or
+        stack of any height and width that shows only background. For frames, it is a mask of the
+        shape of the leading axes that is True on frames without signal, or another stack of such
+        frames.
     background_mask : array-like of bool, optional
         Mask of another background image that is True where there is only background. Its shape is
         that of the background image, or (height, width); for frames, that of the leading axes. By

@@ -14,7 +14,7 @@ from contrast_core.images._stationary import Eigenbasis, log_likelihood, station
 TextureForm: TypeAlias = Literal["stationary", "with spikes"]
 
 _RIDGES = (0.1, 0.2, 0.4, 0.8)  # multiples of the mean variance; below 0.1 whitening fits noise
-_SPIKE = 2.0  # multiple of the edge, which rises if the strength differs from frame to frame
+_SPIKE = 2.0  # multiple of the edge; noise alone exceeds the edge if strengths differ by frame
 _FRAMES_PER_SPIKE = 5  # least number of frames per spike
 _FORMS: tuple[TextureForm, ...] = ("stationary", "with spikes")
 

@@ -1,4 +1,4 @@
-"""Sampling by frames and by the channels of pixels, which span some axes of a stack completely."""
+"""Sampling by whole frames, and by pixels with all of their channels."""
 
 from __future__ import annotations
 
