@@ -41,16 +41,14 @@ def _lazy(rows: Any) -> Any:
     return da.from_array(rows, chunks=(90, D))
 
 
+# tests/core/kinds.py has more kinds, for which tests/core/test_moments.py has the same test.
 LAZY: dict[str, Callable[[Any], Any]] = {
     "rows": _lazy,
-    "features in chunks": lambda rows: da.from_array(rows, chunks=(90, 3)),
     "one chunk": lambda rows: da.from_array(rows, chunks=-1),
-    "sparse": lambda rows: _lazy(rows).map_blocks(sp.csr_matrix),
     "sparse, features in chunks": lambda rows: da.from_array(rows, chunks=(90, 3)).map_blocks(
         sp.csr_matrix
     ),
     "sparse arrays": lambda rows: _lazy(rows).map_blocks(sp.csr_array),
-    "by columns": lambda rows: _lazy(rows).map_blocks(sp.csc_matrix),
     # After a filter, dask does not know the number of rows, and some chunks have no rows.
     "of unknown sizes": lambda rows: (both := _lazy(np.concatenate([rows - 1e3, rows])))[
         both[:, 0] > -500

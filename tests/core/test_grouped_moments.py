@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -81,39 +80,6 @@ def test_parts_are_those_of_the_definition(
     plain = SecondMoments.from_data(GIVEN[kind](X), **options)
     assert off(moments.covariance, plain.covariance) < tolerance
     assert (moments.within.covariance == moments.within.covariance.T).all()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_moments_of_parts_merge_in_any_order(seed: int) -> None:
-    X, codes, weights = study(1e3, seed)
-    labels = LABELS[codes]
-    order = np.random.default_rng(seed).permutation(N)
-    pieces = [np.sort(piece) for piece in np.array_split(order, [10, 15, 400])]
-    parts = [
-        SecondMoments.from_data(X[i], groups=labels[i], sample_weight=weights[i]) for i in pieces
-    ]
-    merged = parts[seed]
-    for i in range(len(parts)):
-        if i != seed:
-            merged = pickle.loads(pickle.dumps(parts[i])).merge(merged)
-    _, within, between = parts_by_definition(X, codes, weights)
-    assert off(merged.within.covariance, within) < 1e-11
-    assert off(merged.between.covariance, between) < 1e-11
-    np.testing.assert_array_equal(merged.groups, LABELS)
-
-
-def test_selections_of_rows_keep_their_groups_and_weights() -> None:
-    X, codes, weights = study(5.0)
-    labels = LABELS[codes]
-    rows = rows_of(X, groups=labels, weights=weights)
-    mask = np.arange(N) % 3 > 0
-    some, others = SecondMoments.from_parts([rows.take(mask), rows.take(~mask)])
-    alone = SecondMoments.from_data(
-        X[mask], groups=LABELS[codes][mask], sample_weight=weights[mask]
-    )
-    assert off(some.within.covariance, alone.within.covariance) < 1e-13
-    whole = SecondMoments.from_data(X, groups=labels, sample_weight=weights)
-    assert off(some.merge(others).within.covariance, whole.within.covariance) < 1e-13
 
 
 def test_between_against_within_is_fisher_discriminant_analysis() -> None:

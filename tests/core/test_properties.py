@@ -80,21 +80,30 @@ def test_moments_of_rows_in_any_parts_are_those_of_all(rows: Any, data: Any) -> 
 
 @given(matrices(), st.data())
 def test_a_weight_is_a_number_of_rows(rows: Any, data: Any) -> None:
-    """Compare weights with repeated rows, for weights of zero and groups of any total weight."""
+    """Compare weights with repeated rows, for weights of zero and groups of any total weight.
+
+    The moments of two selections of the rows are merged to the moments of all rows.
+    """
     counts = data.draw(arrays(np.int64, len(rows), elements=st.integers(0, 4)).filter(np.any))
     labels = data.draw(arrays(np.int64, len(rows), elements=st.integers(0, 3)))
+    part = data.draw(arrays(np.bool_, len(rows)))
+    halves = [mask for mask in (part, ~part) if counts[mask].any()]
     repeated, groups = (np.repeat(part, counts, axis=0) for part in (rows, labels))
     means = np.array([repeated[groups == label].mean(axis=0) for label in groups])
     for kind in (np.asarray, sp.csr_matrix, sp.csc_array):
         assert_moments(SecondMoments.from_data(kind(rows), sample_weight=counts), repeated)
-        found = SecondMoments.from_data(kind(rows), groups=labels, sample_weight=counts)
-        assert_moments(found, repeated)
-        assert_moments(found.between, means)
-        atol = 1e-12 * float((rows**2).max(initial=1.0))
-        within = covariance(repeated - means)
-        np.testing.assert_allclose(found.within.covariance, within, rtol=0, atol=atol)
-        assert found.n_samples == len(repeated)
-        np.testing.assert_array_equal(found.groups, np.unique(groups))
+        whole = rows_of(kind(rows), groups=labels, weights=counts)
+        merged, *others = SecondMoments.from_parts([whole.take(mask) for mask in halves])
+        for other in others:
+            merged = pickle.loads(pickle.dumps(other)).merge(merged)
+        for found in (SecondMoments.from_data(whole), merged):
+            assert_moments(found, repeated)
+            assert_moments(found.between, means)
+            atol = 1e-12 * float((rows**2).max(initial=1.0))
+            within = covariance(repeated - means)
+            np.testing.assert_allclose(found.within.covariance, within, rtol=0, atol=atol)
+            assert found.n_samples == len(repeated)
+            np.testing.assert_array_equal(found.groups, np.unique(groups))
 
 
 @given(edges(64), edges(8, 2), SEEDS, st.booleans())
