@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 from napari_plugin._settings import Cancelled, Report
 
 _EVERY = 0.1
-"""Least time in seconds between two reports, since the window redraws its progress bar for each."""
+"""Least time in seconds between two reports; the window redraws its progress bar for each."""
 
 
 @dataclass(eq=False)

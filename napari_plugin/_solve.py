@@ -51,7 +51,7 @@ CLASSES: dict[str, tuple[type, str, Any]] = {
     "pcpca": (PCPCA, "gamma", "auto"),
     "cpca_star": (CPCAStar, "beta", "auto"),
 }
-"""Estimator of each projection, its parameter for the strength, and the automatic value of that."""
+"""For each projection: its estimator, the name of its strength, and the automatic strength."""
 
 _MOST_VALUES = 2**24  # largest number of values of the foreground frames held in memory
 _MOST_BEHIND = 2**26  # largest number of values of the background frames held in memory

@@ -31,10 +31,10 @@ foreground, background
     "WITHIN": """\
 within
     Column of `adata.obs` with the donor, animal or batch of every cell. The contrast then
-    compares variation *within* donors, and differences between donors have no part in it: the
-    mean of each donor's foreground cells is subtracted from these cells, that of its background
-    cells from those, and the donor's mean score from the scores. Each donor needs cells that are in
-    the background and cells that are not.""",
+    compares variation *within* donors, and differences between donors have no part in it. The
+    mean of a donor's foreground cells is subtracted from these cells, and the mean of its
+    background cells from its background cells. The donor's mean score is subtracted from its
+    scores. Each donor needs cells that are in the background and cells that are not.""",
     "PAIRING": """\
 groupby
     Column of `adata.obs` with the conditions. Cells without a value are not paired.
@@ -94,9 +94,9 @@ a dask array chunk by chunk; only the cells and genes in use are kept in memory.
 fails, `adata` is left untouched.""",
     "EXPECTS": """\
 The values are centred, never scaled: give log-normalised counts. The choice of genes
-matters more than the choice of the method. Genes of large plain variance
-(`scanpy_ext.pp.genes_by_variance`) keep a difference between conditions that scanpy's highly
-variable genes (variance corrected for the mean) often drop.
+matters more than the choice of the method. The genes with the largest variance
+(`scanpy_ext.pp.genes_by_variance`) keep a difference between conditions. Scanpy's highly variable
+genes, whose variance is corrected for the mean, often lose it.
 
 Dense, CSR and CSC matrices and views are read as they are: sparse matrices stay sparse, and
 `adata.X` never changes. The matrix of a backed or lazy AnnData is read in blocks of rows, a dask
