@@ -9,8 +9,8 @@ command then fails. All short rows are listed again at the end. An experiment th
 than the bundled ones says so and is left out. `python -m papers.pcpca noise` runs one experiment;
 `--help` lists the papers.
 
-All experiments together take half an hour on one core; CVAE and PCA++ take two thirds of it. The
-measurement of PCA++'s run times needs 6 GB of memory.
+All experiments together take about 25 minutes of one core; CVAE and PCA++ take three quarters of
+it. The measurement of PCA++'s run times needs 6 GB of memory.
 """
 
 from __future__ import annotations
