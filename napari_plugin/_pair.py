@@ -79,7 +79,7 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Images, and the images or the area that show their background without signal.
+    """Images whose background is to be removed, and the area or images that show only background.
 
     Parameters
     ----------
@@ -121,7 +121,9 @@ class Pair:
             return self.behind.frames(mask, _MOST_READ, report)[0], None
         box = (..., *box_of(mask))
         part = sliceable(data)[box]
-        if mask.ndim < part.ndim:  # else the core would use only the first images
+        # If one mask holds for all images of a large stack, images at even intervals are chosen,
+        # because the core would use only the first images.
+        if mask.ndim < part.ndim:
             part = part[:: -(-math.prod(part.shape) // _MOST_READ)]
         return part, mask[box]
 

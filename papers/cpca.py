@@ -32,9 +32,9 @@ def digits(report: Report) -> None:
     """Figs. 1 and 5: MNIST zeros and ones at a quarter of their strength on pictures.
 
     The paper's pictures are ImageNet's grass. Here they are twelve bundled photographs (4000 + 4000
-    frames) and, with CONTRAST_DATA, fifteen outdoor scenes of BSDS500 (5000 + 5000). They are so
-    few that the result depends on which pictures are in the foreground, so there are twelve random
-    assignments of each set.
+    frames) and, with CONTRAST_DATA, fifteen outdoor scenes of BSDS500 (5000 + 5000). There are so
+    few pictures that the result depends on which of them are in the foreground. Therefore each set
+    of pictures is divided between foreground and background at random twelve times.
     """
 
     def measure(data: DigitsOnPictures, seed: int) -> list[float]:

@@ -10,10 +10,10 @@ of the best simple filter, which is chosen among several filters and settings.
 The thresholds of the verdicts were chosen on other parts of the pictures, other simulated cells and
 other draws.
 
-Bounds: In the cases in which the error of a filter is at least a fifth smaller than ours, a verdict
-names a filter in at least 80%. In the cases in which our error is the smallest, there is no verdict
-in at least 90%. The second bound excludes white and Poisson noise, because their verdict names
-BM3D, which is not among the filters.
+The study checks two bounds. A verdict names a filter in at least 80% of the cases in which the
+error of a filter is at least a fifth smaller than ours. There is no verdict in at least 90% of the
+cases in which our error is the smallest. The second bound excludes white and Poisson noise, because
+their verdict names BM3D, which is not among the filters.
 """
 
 from __future__ import annotations

@@ -41,8 +41,9 @@ def regularised_path(
     """Return the top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
 
     The values are descending and the components B-orthonormal. If `budget` is given, an iteration
-    that may take this many products solves one B after the other, and every result is proved. From
-    the first B at which the iteration fails, LAPACK solves all problems.
+    solves the problem of one B after the other. For each B it may take this many products of a
+    matrix and a vector, and its result is proved to be right (`_proved`). From the first B at which
+    the iteration or the proof fails, LAPACK solves all remaining problems.
 
     Raises ValueError if B is singular to working precision (condition number above
     ``1 / (D eps)``).

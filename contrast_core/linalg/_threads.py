@@ -34,10 +34,11 @@ def worker_threads() -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
 
 @contextmanager
 def blas_threads() -> Iterator[Any]:
-    """Yield threadpoolctl's control of BLAS, or one without effect if another thread uses it.
+    """Yield threadpoolctl's control of the number of BLAS threads.
 
-    The number of BLAS threads is a setting of the whole process. If two threads changed and
-    restored it at the same time, it could end up wrong.
+    The control that is yielded has no effect while another thread uses this function. The number of
+    BLAS threads is a setting of the whole process. If two threads changed and restored it at the
+    same time, it could end up wrong.
     """
     controller = _controller()
     if not _controller_in_use.acquire(blocking=False):

@@ -83,9 +83,10 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     gamma_, strength_ : float
         The contrast strength used.
     gamma_max_ : float
-        End of the valid range, at most 1: the model exists for ``0 <= gamma < gamma_max_``. At the
-        end sigma^2 is zero, or, if `gamma_max_` is 1, the weights of foreground and background
-        cancel. For incomplete data the condition is necessary but not sufficient: see the notes.
+        End of the valid range: the model exists for ``0 <= gamma < gamma_max_``. The range ends
+        where sigma^2 is zero or, at the latest, at 1, where the total weight ``1 - gamma`` of the
+        two mean log-densities is zero. For incomplete data the condition is necessary but not
+        sufficient: see the notes.
     contrastive_eigenvalues_ : ndarray of shape (d,)
         Leading eigenvalues of C(gamma), descending and positive. Divided by ``1 - gamma_`` they are
         the variances of the model along the components.
@@ -140,13 +141,13 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     mouse, toy and digit data. In the digit data, pictures were added to the digits to hide them. At
     0.9 of `gamma_max_` the model gives held-out digits without a picture a higher density than
     probabilistic PCA does, for eight of twelve choices of the pictures. Closer to `gamma_max_` this
-    density falls. The `score` of rows like the foreground's falls as `gamma` rises, so it cannot be
-    used to choose `gamma`.
+    density falls. As `gamma` rises, `score` falls for rows that resemble the foreground. It can
+    therefore not be used to choose `gamma`.
 
     *Missing values.* Each evaluation solves a d x d system for each pattern of missing values, by
     Woodbury's identity, so time and memory grow linearly with the number of rows. L-BFGS runs from
-    several starts. Two of them are the closed-form solutions at ``gamma`` and at 0 of the data in
-    which means replace the missing values. The others are fixed random loadings with different
+    several starts. Two of them are closed-form solutions, at ``gamma`` and at strength 0, of the
+    data with missing values replaced by means. The others are fixed random loadings with different
     noise variances. There are four random starts, and up to 32 for data of fewer than 750 values,
     which have more local maxima. A row with nothing observed has no effect.
 
@@ -155,9 +156,9 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     background and foreground rows in which it is observed. In the second case some W leaves a
     residual variance in the observed foreground that is smaller than gamma times the residual
     variance that it leaves in the observed background. `gamma_max_` is the smallest gamma at which
-    either case occurs. For the second case a search from several starts finds this gamma, and it
-    can miss the smallest one. `within` is not supported: centre groups before the fit. `at` and
-    `path` need complete data.
+    either case occurs. The limit of the second case is computed by a search from several starts and
+    can be too large. `within` is not supported: centre groups before the fit. `at` and `path` need
+    complete data.
 
     At ``gamma = 0``, `noise_variance_` equals the noise variance of `sklearn.decomposition.PCA`
     times (n - 1) / n, because second moments divide by n here, as in the paper.

@@ -21,8 +21,8 @@ All `Rows` have these attributes and methods:
                        loads all selected columns
 `reads_columns`        whether a block of columns can be read alone; if not, every block of columns
                        needs a pass over all rows
-`blocks()`             finite blocks of rows, ndarray or CSR, in the data's own dtype, made of whole
-                       storage chunks
+`blocks()`             blocks of rows, ndarray or CSR, in the data's own dtype, made of whole
+                       storage chunks, and checked for NaN and infinity
 `any_missing()`        whether a value is missing, found in a pass over the rows
 `edges()`, `read()`    where blocks of rows begin and end; the values of some rows
 `column_blocks()`      blocks of columns with their slices, ndarray or CSC, not checked for NaN
@@ -37,11 +37,11 @@ All `Rows` have these attributes and methods:
 =====================  ===========================================================================
 
 `labelled_blocks` yields blocks of rows with their weights and groups. `joint_blocks` reads several
-disjoint selections of the rows of one dataset in one pass, and `reduce_rows` sums them. `pieces`
-splits overlapping selections into disjoint ones. `load_into_memory` reads rows that are not in
-memory. `minibatches` yields all rows in random order, a few at a time. `row_view` returns
-consecutive rows of a CSR matrix without a copy. `array_of` checks stacks of images, which are not
-rows yet.
+disjoint selections of the rows of one dataset in one pass. `reduce_rows` returns a sum over the
+rows of each such selection, also in one pass. `pieces` splits overlapping selections into disjoint
+ones. `load_into_memory` reads rows that are not in memory. `minibatches` yields all rows in random
+order, a few at a time. `row_view` returns consecutive rows of a CSR matrix without a copy.
+`array_of` checks stacks of images, which are not rows yet.
 
 `elements` is the number of values that are read at once. As an argument of `rows_of`, it applies to
 all later reading; as an argument of `blocks`, it applies to that call. `progress` shows a bar

@@ -212,8 +212,8 @@ def permutation_test(
     level of the first component was 4% to 7% for 12 to 60 rows in 6 to 20 features. The rows were
     normal, came from a t distribution with 3 degrees of freedom, or were multiplied by a lognormal
     variable (600 sets each). When units were relabelled, the level was 2% to 6%. This was measured
-    with 4 against 4 to 9 against 9 units, also with t distributions (250 sets each). P-values of
-    later components are less accurate.
+    with 4 to 9 units in each dataset, also with t distributions (250 sets each). P-values of later
+    components are less accurate.
 
     The moments of each unit are computed once and take (number of units) times D^2 numbers. Rows
     without units are stored as a dense matrix.

@@ -237,7 +237,8 @@ def test_only_the_cells_and_genes_in_use_are_held(tmp_path, where):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (found != matrix[:1000, :400]).nnz == 0
-    # The stored values are half of the sparse matrix, and a dense matrix would be ten times larger.
+    # The limit is the size of the stored values, which take half of the sparse matrix's memory. A
+    # dense matrix would need ten times the memory of the sparse matrix.
     assert peak < matrix.data.nbytes
 
 
