@@ -228,7 +228,7 @@ class LinearMap:
     ) -> FloatArray:
         """Apply `function` to all rows, block by block.
 
-        The methods that take rows with all features read them by this method only.
+        Every method that takes rows with all features calls this method to read them.
         """
         rows = rows_of(X)
         if rows.shape[1] != len(self.mean):

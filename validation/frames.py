@@ -26,7 +26,11 @@ BOUNDS = {50: 0.90, 200: 0.71, 500: 0.65, 2000: 0.58}  # largest error for each 
 
 
 def errors(data: Any, n: int) -> tuple[float, float, float]:
-    """Return three errors: the filter's on its own and on new frames, and the projection's."""
+    """Return two errors of the filter and one error of the projection.
+
+    The filter's errors are those on the frames of the fit and on new frames. The projection's error
+    is that on the frames of the fit.
+    """
     X, Y = data.foreground[:n], data.background[:n]
     remover = FrameBackgroundRemover((28, 28)).fit(X, background=Y)
     cpca = CPCA(10, alpha="denoise").fit(X, background=Y)

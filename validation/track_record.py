@@ -15,20 +15,21 @@ PCA or one of nine strengths, whichever has the highest figure. "All features, w
 discriminant of all features with Ledoit-Wolf shrinkage. "All features, neighbours" classifies by
 the fifteen nearest rows in all features, without an embedding.
 
-"Whitening r" is PCA in coordinates in which the identity equals the background's covariance plus r
-times its mean variance in every direction. Its subspace is the subspace of cPCA* at another beta.
+"Whitening r" adds r times the background's mean variance to the diagonal of the background's
+covariance, and takes PCA in coordinates in which the sum is the identity. Its subspace is the
+subspace of cPCA* at another beta.
 The automatic beta of cPCA* corresponds to r = 0.25. "Within" subtracts the mean of each unit from
 both datasets. PCA++ takes rows of the same mouse, or of the same compound and concentration, as
 pairs. Missing values are replaced by the foreground's means, except for PCPCA and CLVM, which
 accept them. SparseCPCA and CLVM are fitted for up to 5 components, and PCPCA for up to 20 (5 with
-missing values), because more take too long. A dash stands for these fits, and where a method does
-not have so many components. CLVM has as many shared as salient variables.
+missing values), because more take too long. A dash stands where a fit takes too long, or where a
+method does not have so many components. CLVM has as many shared as salient variables.
 
-Then the advice of `contrast_report`, which sees no labels, is compared with these figures. A place
-is a dataset with an effect and a number of components. In at least 80% of the places the figure of
-the advised method must be within 0.02 of the best of the four methods that can be advised. For each
-kind of dataset without an effect, the advice must be "nothing to find" in at least 19 of 20 random
-draws.
+Then the advice of `contrast_report`, which sees no labels, is compared with these figures. Each
+pair of a dataset with an effect and a number of components is called a place. In at least 80% of
+the places the figure of the advised method must be within 0.02 of the best of the four methods that
+can be advised. For each kind of dataset without an effect, the advice must be "nothing to find" in
+at least 19 of 20 random draws.
 """
 
 from __future__ import annotations

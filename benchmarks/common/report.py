@@ -1,4 +1,4 @@
-"""Print each result beside the paper's result or its bound, and record which results miss it."""
+"""Print our results beside those of the paper or beside bounds, and record the misses."""
 
 from __future__ import annotations
 

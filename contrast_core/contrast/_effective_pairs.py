@@ -24,8 +24,8 @@ def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None)
     X_rows : array-like of shape (n_pairs,)
         Index or name of each pair's row of X.
     positive_rows : array-like of shape (n_pairs,), optional
-        Index or name of each pair's row of the positive view. Leave it out for the literal form of
-        PCA++, in which only X estimates the covariance.
+        Index or name of each pair's row of the positive view. Leave it out for PCA++ with
+        ``exchangeable=False``, in which only X estimates the covariance.
 
     Returns
     -------

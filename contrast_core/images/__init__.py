@@ -1,4 +1,4 @@
-"""Tools for images and stacks that cut samples, remove structured background and map weights.
+"""Cut images and stacks into samples, remove structured background and show weights as maps.
 
 Names are imported on first use, so that importing the package is fast.
 """

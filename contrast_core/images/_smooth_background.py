@@ -16,7 +16,8 @@ from contrast_core.images._verdicts import Verdict
 from contrast_core.images._window_choice import SMOOTH, one_image, smooth_share
 
 EXAMINED_SIDE = 192  # largest side, in pixels, of the part of an image that is examined
-# Objects are smooth if a smaller share of the result's variance is in detail finer than 20 pixels.
+# Objects are smooth if at most this share of the result's variance is in detail finer than 20
+# pixels.
 _FINE = 0.27
 _MULTIPLIED = 0.2  # slope of log contrast over log brightness: 1 for illumination, 0 for haze
 

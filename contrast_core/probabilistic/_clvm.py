@@ -94,8 +94,8 @@ class CLVM(LatentModel):
 
         "horseshoe" keeps the features that the horseshoe prior does not shrink away. The prior is
         :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales. With missing values or
-        `robust` it needs "vi". It drops fewer features if ``n_salient=1`` and few features have no
-        salient part.
+        `robust` it needs "vi". It drops fewer of the features without a salient part
+        if ``n_salient=1`` and such features are few.
     ard : bool, default=False
         Whether to choose the number of shared dimensions by automatic relevance determination;
         `n_shared` is then the largest number. A vague prior on the length of each column of S
@@ -114,7 +114,7 @@ class CLVM(LatentModel):
         ``"degrees_of_freedom"`` (4)
             Degrees of freedom of Student's t, with `robust`. Half of it is the shape a of the
             paper's inverse gamma prior of the noise variance. The paper's b is not set but
-            estimated: it is a times `noise_variance_`.
+            estimated: it is the product of a and `noise_variance_`.
         ``"adaptive_penalty"`` (True)
             False selects the paper's penalty :math:`\rho \sum_i \|w_i\|`. The unit of rho is then
             the inverse unit of the data. It needs a number for `sparsity`.

@@ -95,8 +95,8 @@ def components_of(fitted: MomentContrast, samples: TwoSamples) -> FloatArray:
 def resampling(samples: TwoSamples) -> Iterator[None]:
     """Limit BLAS to one thread while many small problems are solved.
 
-    Several threads hardly speed up small products and eigenproblems on an idle machine. On a busy
-    machine they make them many times slower, because the threads wait for each other.
+    On an idle machine, several threads hardly speed up small products and eigenproblems. On a busy
+    machine, the computation takes many times longer, because the threads wait for each other.
     """
     small = samples.foreground.rows.shape[1] <= _SMALL
     with blas_threads() as blas, blas.limit(limits=1 if small else None):

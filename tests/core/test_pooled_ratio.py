@@ -26,7 +26,10 @@ def covariances(X: Any, Y: Any) -> tuple[Any, Any]:
 
 
 def greedy(c_x: Any, b: Any, k: int) -> tuple[Any, Any]:
-    """Return orthogonal directions, each with the largest ratio orthogonal to those before."""
+    """Return orthogonal directions and their ratios, found one after the other.
+
+    Each direction has the largest ratio among all that are orthogonal to those found before.
+    """
     found = np.empty((0, len(c_x)))
     values = []
     for _ in range(k):
@@ -94,7 +97,7 @@ def test_too_few_rows_for_any_ratio_are_refused_unless_the_limit_helps(kind: Any
     star = CPCAStar(2, beta=1, condition_limit=limit).fit(x, background=y)
     assert np.isfinite(star.generalized_eigenvalues_).all()
     assert star.contrast_index_[0] > 0.9
-    # No ratio is infinite under this limit.
+    # If beta is below 1, no ratio is infinite.
     CPCAStar(2, beta=0.9, condition_limit=1e13).fit(x, background=y)
 
 
