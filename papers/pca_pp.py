@@ -248,7 +248,7 @@ def digits(report: Report) -> None:
     The digits are MNIST zeros and ones, at a quarter of their strength in both views; the paper
     weakens the digit in the second view only. The paper's backgrounds are ImageNet pictures of
     grass. Here they are twelve bundled photographs (4000 pairs) and, with CONTRAST_DATA, fifteen
-    outdoor scenes (5000 pairs). Both views of a pair are on crops of the same half of the pictures.
+    outdoor scenes (5000 pairs). One half of the pictures provides the backgrounds of both views.
     The measure is the accuracy of a linear discriminant.
     """
 

@@ -169,9 +169,10 @@ def noise(report: Report) -> None:
     alphas = np.append(0.0, np.geomspace(0.1, 241, 30))  # the paper's largest alpha is 241
 
     def measure(variance: float, rng: np.random.Generator) -> list[float]:
-        """Return the silhouettes of cPCA and PCPCA, tuned, then automatic, without scaled axes.
+        """Return eight silhouettes: four without scaled axes, then the same four with scaled axes.
 
-        The same four silhouettes with scaled axes follow.
+        The four are those of cPCA and PCPCA at the tuned contrasts, and of cPCA and PCPCA at the
+        automatic contrasts.
         """
         X, Y = (
             rows + np.sqrt(variance) * rng.normal(size=rows.shape)

@@ -44,8 +44,8 @@ def genes_by_variance(
         Number of genes. Genes that do not vary are never chosen.
     cells
         Cells from which the variance is computed: a mask of shape `(n_obs,)`, or the name of a
-        boolean column of `adata.obs`. By default all cells. Include both sides of the contrast,
-        because genes that are chosen on one side only favour that side.
+        boolean column of `adata.obs`. By default all cells. Include both sides of the contrast: a
+        choice of genes that is made on one side alone favours that side.
     layer
         Use `adata.layers[layer]` instead of `adata.X`.
     key_added
@@ -205,8 +205,8 @@ def match_pairs(
         Numbers of cells and pairs, coverage and median distance of each donor.
     `.uns['pairs' | key_added]['cell_types']` : `DataFrame`
         With `cell_type`: numbers of cells and of paired cells of each type. The column
-        `same_cell_type` is the fraction of the pairs of the type's stimulated cells whose control
-        cell has the same type.
+        `same_cell_type` refers to the pairs in which the stimulated cell has this type. It is the
+        fraction of these pairs in which the control cell has this type too.
     `.uns['pairs' | key_added]['params']` : `dict`
         The arguments that were given.
 

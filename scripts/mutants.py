@@ -10,9 +10,9 @@ mutations that survive. `mutants.toml` lists mutations that change no result, wi
 are not counted. The exit status is 1 if the share is below `--least`.
 
 The script measures once, with coverage contexts, which tests execute a line, and keeps the result
-in `--coverage`. Coverage cannot trace the machine code of numba. Therefore all tests of a file are
-run for a line that no test seems to execute. The script needs the extra `test`, and a system that
-can fork processes.
+in `--coverage`. Coverage cannot trace the machine code of numba. If no test seems to execute a
+line, the script therefore runs all tests that execute any line of the same file. The script needs
+the extra `test`, and a system that can fork processes.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def kinds(annotation: str) -> set[str]:
     tests = {"flag": r"\bbool\b", "number": r"\b(int|float)\b", "word": r"\b(str|Literal)\b"}
     found = {kind for kind, pattern in tests.items() if re.search(pattern, annotation)}
     others = re.sub(r"\b(bool|int|float|str|None|class)\b|Literal\[.*?\]|\W", "", annotation)
-    return found | ({"data", "word"} if others else set())  # an alias may stand for words
+    return found | ({"data", "word"} if others else set())  # an alias may stand for strings
 
 
 def written(column: int) -> set[str]:

@@ -23,10 +23,10 @@ def load_mouse_protein(*, raw: bool = False) -> ContrastData:
     Parameters
     ----------
     raw : bool, default=False
-        If False, the data are prepared as in both papers' scripts. Missing values are replaced by
-        0. Foreground and background are then standardised separately to mean 0 and standard
-        deviation 1 (with the divisor n). If True, the levels are returned as published, with NaN
-        for missing values.
+        If False, the data are prepared as in the scripts of the papers on cPCA and PCPCA (see the
+        references). Missing values are replaced by 0. Foreground and background are then
+        standardised separately to mean 0 and standard deviation 1 (with the divisor n). If True,
+        the levels are returned as published, with NaN for missing values.
 
     Returns
     -------

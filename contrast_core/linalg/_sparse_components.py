@@ -164,11 +164,12 @@ class _Support:
 
 
 class _ElasticNet:
-    """Minimiser b of ``(a - b)'C(a - b) + ridge b'b + 2 level |b|_1``, for a sequence of a.
+    """Solver of one elastic net for one vector `a` after another.
 
-    As long as the non-zero features and their signs do not change, b solves a linear system.
-    Otherwise, scikit-learn's coordinate descent finds the new features and signs for a given level,
-    and least angle regression finds them for a given count.
+    The solution b minimises ``(a - b)'C(a - b) + ridge b'b + 2 level |b|_1``. As long as the
+    non-zero features and their signs do not change, b solves a linear system. Otherwise,
+    scikit-learn's coordinate descent finds the new features and signs for a given level, and least
+    angle regression finds them for a given count.
     """
 
     def __init__(self, matrix: _Matrix, level: float, count: int | None) -> None:
@@ -253,11 +254,12 @@ class _ElasticNet:
 def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> FloatArray:
     """Return the point of the lasso's path at which `count` entries are not zero, (n,).
 
-    This is the last such point of the path: at it, one more feature would enter. The level L falls
-    from the largest correlation. While no feature enters or leaves, the solution on the features
-    inside is ``inverse (c - L signs)``. When one does, the inverse is updated. A feature that would
-    enter together with the last one, such as a copy of it, is left out. (scikit-learn's own path
-    warns about such features, and a warning can only be silenced for the whole process.)
+    The path may have many such points. The last of them is returned: just beyond it, one more
+    feature would enter. The level L falls from the largest correlation. While no feature enters or
+    leaves, the solution on the features inside is ``inverse (c - L signs)``. When one does, the
+    inverse is updated. A feature that would enter together with the last one, such as a copy of it,
+    is left out. (scikit-learn's own path warns about such features, and a warning can only be
+    silenced for the whole process.)
 
     References
     ----------

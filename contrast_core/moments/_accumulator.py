@@ -113,8 +113,8 @@ class Accumulator:
 
     Rows are gathered into blocks that are large enough for BLAS, and each block is summarised about
     its own means. Summaries are merged in float64. With the precision "single", the products within
-    a block are computed in float32. Sparse rows are multiplied by `sparse_within` if that is less
-    work.
+    a block are computed in float32. The function `sparse_within` computes the products of sparse
+    rows if that is less work than converting them to dense rows.
 
     Parameters
     ----------
@@ -239,16 +239,17 @@ class Accumulator:
 
 
 def _least_rows(n_features: int) -> int:
-    """Return the number of rows of a block from which multiplying costs more than merging."""
+    """Return the smallest number of rows for which multiplying costs more than merging."""
     return max(_LEAST_ROWS, n_features // 4)
 
 
 def _dense_summary(
     rows: Any, weights: Any, codes: Any, n_groups: int, *, dtype: np.dtype[Any]
 ) -> Summary:
-    """Summarise one block of rows as a dense array, which may be overwritten.
+    """Summarise one block of rows.
 
-    Only the upper triangle of the covariance is filled.
+    Sparse rows are first made dense, and dense rows may be overwritten. Only the upper triangle of
+    the covariance is filled.
     """
     rows = rows.toarray() if issparse(rows) else rows
     with np.errstate(over="ignore", invalid="ignore"):  # `Accumulator.result` raises an error

@@ -30,7 +30,7 @@ def repeated(n: int, rng: np.random.Generator, repeats: int = 8) -> tuple[Any, A
 def leading_by_hand(
     P: Any, Q: Any, totals: Any, alpha: float | None, beta: float | None
 ) -> tuple[float, Any]:
-    """Return the statistic of two covariances, and the direction to remove for the next one.
+    """Return the statistic of a component, and the direction to remove before the next component.
 
     P and Q are the covariances of foreground and background. The statistic is that of cPCA if alpha
     is given and that of cPCA* if beta is given; P and Q are then scaled to the total variances

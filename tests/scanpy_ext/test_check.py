@@ -167,7 +167,7 @@ def test_a_sound_design_passes_and_what_was_not_checked_is_unknown(design):
         result = check(adata, donor=donor, cell_type=None)
         assert result["sound"] == "unknown"
         assert list(result["not_checked"]) == missing
-    # A weak but real effect is not called unsound because of a fixed threshold for the ratio.
+    # The ratio has no fixed threshold, so a weak but real effect is not called unsound.
     design.X = np.abs(np.random.default_rng(0).normal(size=design.shape))
     design.X[design.obs["condition"] == "stim", 0] += 1.0
     result = check(design, donor=None, cell_type=None)
@@ -179,7 +179,7 @@ def test_a_sound_design_passes_and_what_was_not_checked_is_unknown(design):
 def without(adata, *, donor=None, kind=None, condition="ctrl", keep=0):
     """Return the cells after removing the cells of a donor or type in one condition.
 
-    The first `keep` of the cells to remove are kept.
+    An exception are the first `keep` of these cells, which are not removed.
     """
     gone = (adata.obs["condition"] == condition).to_numpy(copy=True)
     for column, level in (("donor", donor), ("type", kind)):
