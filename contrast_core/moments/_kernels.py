@@ -27,15 +27,23 @@ from contrast_core.linalg import add_products
 from contrast_core.rows import ELEMENTS
 
 _WORTH_COMPILING = 2**16  # entries from which compiled code is faster, if numba is loaded already
-_WORTH_STARTING = 2**22  # the same if numba has to be loaded first, which takes a second
+_WORTH_STARTING = 2**22  # entries in all calls together after which numba is loaded, in a second
 _BLOCK = 2048  # rows of a block; its dense columns and entries stay in the processor's cache
 _MOST_FEATURES = 2**16  # largest number of features that 16-bit indices can address
+_entries_so_far = [0]  # entries of all calls before numba was loaded
 
 
 def compiled_pays(n_entries: int) -> bool:
-    """Return whether compiled code is available and faster for this number of entries."""
-    least = _WORTH_COMPILING if "numba" in sys.modules else _WORTH_STARTING
-    return n_entries >= least and _numba() is not None
+    """Return whether compiled code is available and faster for this number of entries.
+
+    A process that gets many small blocks, such as the worker of a cluster, also gains from numba.
+    Therefore the entries of all calls count until numba is loaded.
+    """
+    if "numba" not in sys.modules:
+        _entries_so_far[0] += n_entries
+        if _entries_so_far[0] < _WORTH_STARTING:
+            return False
+    return n_entries >= _WORTH_COMPILING and _numba() is not None
 
 
 @cache

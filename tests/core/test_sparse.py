@@ -73,10 +73,22 @@ def test_numba_is_not_started_for_little_data(
     alpha: Any, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Check that numba, whose start takes a second, is not loaded for a fit of milliseconds."""
+    monkeypatch.setattr(_kernels, "_entries_so_far", [0])
     monkeypatch.delitem(sys.modules, "numba", raising=False)
     monkeypatch.setattr(_kernels, "_numba", lambda: pytest.fail("numba was started"))
     x, y = (sp.random(*size, density=0.05, format="csr", random_state=i) for i in (0, 1))
     assert CPCA(1, alpha=alpha).fit(x, background=y).components_.shape == (1, size[1])
+
+
+def test_numba_is_started_after_many_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that the worker of a cluster, whose blocks are all small, gains from numba too."""
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    monkeypatch.setattr(_kernels, "_numba", lambda: _kernels)
+    monkeypatch.setattr(_kernels, "_entries_so_far", [0])
+    enough = -(-_kernels._WORTH_STARTING // 10**6)
+    found = [_kernels.compiled_pays(10**6) for _ in range(enough)]
+    assert found == [False] * (enough - 1) + [True]
+    assert not _kernels.compiled_pays(10)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
