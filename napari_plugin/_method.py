@@ -47,13 +47,13 @@ class MethodChoices(Section):
         self.compare = ComboBox(
             label="Compare",
             choices=(BY_SIZE, PATCHES, WHOLE),
-            tooltip="Patches for large or single images; whole frames for films of small ones, "
-            "whose signal returns to the same place",
+            tooltip="Patches suit large or single images. Whole frames suit films of small images "
+            "whose signal returns to the same place.",
         )
         self.side = SpinBox(
             label="Patch side",
             max=48,
-            tooltip="In pixels; 0 is automatic: 16, or strips along the lines of stripes",
+            tooltip="In pixels. With 0, patches are squares of 16 pixels, or strips along stripes.",
         )
         self.step = SpinBox(
             label="Patch step", max=48, tooltip="From a patch to the next; 0 is automatic"
@@ -62,8 +62,8 @@ class MethodChoices(Section):
         self.brightness = ComboBox(
             label="Brightness",
             choices=[("Automatic", "auto"), (means[0], "keep"), (means[1], "remove")],
-            tooltip="The mean of the background is removed where it is a dark ground, as in "
-            "fluorescence",
+            tooltip="Automatic removes the background's mean if the background is a dark ground, "
+            "as in fluorescence.",
         )
         self.constant = CheckBox(
             text="Background equally strong everywhere",

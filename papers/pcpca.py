@@ -410,7 +410,7 @@ def mice_with_gaps(report: Report) -> None:
             f"{row['0.2']:.3f}, pooled {row['pooled']:.3f}",
             row["0.2"] < row["pooled"],
             short=f"a contrast removes what the sets share ({row['0']:.3f} without one), "
-            "and pooled PPCA learns from half as many rows again",
+            "and pooled PPCA learns from one and a half times as many rows",
         )
         report.note("  at half of gamma_max_", row["half"])
         means[share] = row

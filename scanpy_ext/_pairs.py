@@ -133,8 +133,9 @@ def find(
     )
     if not pairs.n_pairs:
         raise ValueError(
-            f"no pairs were found: no donor has cells of {groupby} on both sides that are "
-            "neighbours. Check groupby= and donor=, or give a larger n_neighbors."
+            f"no pairs were found: by {groupby}, no donor has neighbouring cells of which one is "
+            "in the background and one is not. Check groupby= and donor=, or give a larger "
+            "n_neighbors."
         )
     i, j = cells[~back][pairs.rows], cells[back][pairs.positive_rows]
     given = storable(groupby=groupby, reference=str(reference), donor=donor, **options)

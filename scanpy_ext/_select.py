@@ -141,8 +141,8 @@ def column(
     for word in set(nan_texts).intersection(levels):
         n_cells = int((levels[codes] == word).sum())
         raise ValueError(
-            f"{argument}: {n_cells} cells of adata.obs[{name!r}] have the text {word!r}, as "
-            "missing values become by astype(str). Make them missing again: "
+            f"{argument}: {n_cells} cells of adata.obs[{name!r}] have the text {word!r}, to "
+            "which astype(str) turns missing values. Make them missing again: "
             f"adata.obs[{name!r}] = adata.obs[{name!r}].astype(object).replace({word!r}, None)."
         )
     return pd.Series(levels[codes], dtype=object)

@@ -154,8 +154,8 @@ class GibbsPosterior:
             warn(
                 f"at gamma={strength:.4g} the closed form's noise variance, "
                 f"{density.noise_variance:.3g}, is not above noise_floor={floor:.3g}: the "
-                "posterior sits on its floor, is as narrow as the floor is low, and may be hard "
-                "to sample. Use a smaller gamma or a higher noise_floor."
+                "posterior then lies at the floor. The lower the floor, the narrower it is and the "
+                "harder to sample. Use a smaller gamma or a higher noise_floor."
             )
         return sample_posterior(
             density.target(rate * x.n_samples),
