@@ -173,12 +173,16 @@ def test_a_posterior_on_its_floor_is_told_of_before_it_is_drawn(
     monkeypatch.setattr("contrast_core._posterior._sampling.draw_matrices", None)
     above = (model.gamma_max_ + 1 - 2 / 60) / 2
     with (
-        pytest.warns(ContrastWarning, match=r"-\d\.\d+, is not above noise_floor.*on its floor"),
+        pytest.warns(
+            ContrastWarning, match=r"-\d\.\d+, is not above noise_floor.*lies at the floor"
+        ),
         pytest.raises(TypeError, match="NoneType"),
     ):
         model.posterior(gamma=above)
     with (
-        pytest.warns(ContrastWarning, match="not above noise_floor=5: the posterior sits"),
+        pytest.warns(
+            ContrastWarning, match="not above noise_floor=5: the posterior then lies at the floor"
+        ),
         pytest.raises(TypeError, match="NoneType"),
     ):
         model.posterior(noise_floor=5.0)
