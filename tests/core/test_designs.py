@@ -152,8 +152,7 @@ def test_other_strengths_come_from_the_same_moments(method: Any, shape: Any, tmp
     first = fitted(method, data)
     strength = first.strength_ / 3
     other = first.at(strength)
-    directly = fitted(method.set_params(**{method._strength: strength}), data)
-    method.set_params(**{method._strength: "auto"})
+    directly = fitted(clone(method).set_params(**{method._strength: strength}), data)
     assert subspace_error(other.components_, directly.components_) < 1e-7
     np.testing.assert_array_equal(other.within_labels_, first.within_labels_)
     low, high = first.path([strength, first.strength_])
