@@ -243,6 +243,9 @@ def main(arguments: list[str] | None = None) -> int:
         shutil.copytree(ROOT, copy, ignore=ignored)
         states: Counter[str] = Counter()
         listed: dict[str, list[str]] = {"survived": [], "timed out": [], "same": []}
+        sample = {test for mutation in drawn for test in choose(mutation)[:1]}
+        if sample and outcome(copy, sorted(sample), 10 * given.seconds) != "survived":
+            raise SystemExit("mutants: the tests that the coverage names fail without a mutation")
         for number, mutation in enumerate(sorted(drawn), 1):
             source = (copy / mutation.path).read_bytes()
             tests = choose(mutation)

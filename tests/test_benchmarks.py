@@ -125,7 +125,8 @@ def test_a_mutation_survives_where_nothing_is_tested(tmp_path: Path) -> None:
     (tmp_path / "test_sums.py").write_text(
         "import sums\n\ndef test_a() -> None:\n    assert sums.add(2, 0) == 2\n"
     )
-    command = (str(scripts / "mutants.py"), str(package), "--tests", ".")
+    kept = tmp_path / "coverage"
+    command = (str(scripts / "mutants.py"), str(package), "--tests", ".", "--coverage", str(kept))
     done = python(*command)
     assert done.returncode == 1
     assert "0 of 1 mutations caught (0%)" in done.stdout
@@ -135,3 +136,5 @@ def test_a_mutation_survives_where_nothing_is_tested(tmp_path: Path) -> None:
     )
     done = python(*command)
     assert (done.returncode, done.stdout) == (0, "1 of 1 mutations caught (100%)\n")
+    (tmp_path / "test_sums.py").write_text("import sums\n")  # the measured test is gone
+    assert "fail without a mutation" in python(*command).stderr
