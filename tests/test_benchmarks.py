@@ -77,41 +77,6 @@ run(study)
 
 
 @pytest.mark.slow
-def test_the_gpu_benchmark_says_in_words_that_there_is_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    done = python(str(ROOT / "benchmarks" / "gpu.py"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("not run: torch finds no CUDA device")
-
-
-@pytest.mark.slow
-def test_the_gpu_benchmark_runs_on_the_processor() -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
-    done = python(str(ROOT / "benchmarks" / "gpu.py"), "cpu", "400", "30", "1")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("the bound holds\n")
-
-
-def test_mutations_change_one_place_and_can_be_parsed() -> None:
-    code = """
-import ast
-from pathlib import Path
-from scripts.mutants import ROOT, mutations
-path = Path("contrast_core/linalg/_angles.py")
-source = (ROOT / path).read_bytes()
-for one in mutations(path):
-    ast.parse(one.applied(source))
-    print(one.changed)
-"""
-    shown = python("-c", code)
-    assert shown.returncode == 0, shown.stderr
-    assert len(set(shown.stdout.splitlines())) > 10
-
-
-@pytest.mark.slow
 def test_a_mutation_survives_where_nothing_is_tested(tmp_path: Path) -> None:
     pytest.importorskip("pytest_cov")
     scripts = tmp_path / "scripts"

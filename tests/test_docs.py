@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -94,28 +91,3 @@ def test_the_reference_has_every_public_name() -> None:
     results = importlib.import_module("contrast_core.significance").__all__
     core = {name.split(".")[-1] for name in listed["contrast_core"]}
     assert set(results) <= core
-
-
-@pytest.mark.slow
-def test_the_reference_shows_every_fitted_attribute_by_its_name(tmp_path: Path) -> None:
-    pytest.importorskip("sphinx")
-    core = importlib.import_module("contrast_core")
-    named: dict[str, set[str]] = {}
-    for name in core.__all__:
-        text = inspect.cleandoc(getattr(core, name).__doc__ or "")
-        section = re.search(r"\nAttributes\n-+\n(.*?)(?:\n\n\w|\Z)", text, re.S)
-        lines = re.findall(r"^(\w.*?) : ", section[1], re.M) if section else []
-        if lines:
-            named[name] = {each for line in lines for each in line.split(", ")}
-    assert sum(map(len, named.values())) > 100
-    pages = (f"{name}\n=======\n\n.. autoclass:: contrast_core.{name}\n" for name in named)
-    (tmp_path / "index.rst").write_text("\n".join(pages).replace("=====", 9 * "====="))
-    extensions = "extensions=sphinx.ext.autodoc,sphinx.ext.napoleon,mathml"
-    options = ("-q", "-b", "text", "-c", str(DOCS), "-D", extensions)
-    command = [sys.executable, "-m", "sphinx", *options, str(tmp_path), str(tmp_path / "out")]
-    subprocess.run(command, check=True)
-    shown = (tmp_path / "out" / "index.txt").read_text(encoding="utf-8")
-    classes = re.split(r"^class contrast_core\.(\w+)", shown, flags=re.M)[1:]
-    assert set(classes[::2]) == set(named)
-    for name, text in zip(classes[::2], classes[1::2], strict=True):
-        assert named[name] <= set(re.findall(r"\*\*(\w+)\*\* \(", text)), name

@@ -1,4 +1,4 @@
-"""Tests of CLVM: limits in closed form, scores, data formats, and the effects of the paper."""
+"""Tests of CLVM: its likelihood and EM steps, limits in closed form, scores and data formats."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import approx_fprime, minimize
 from sklearn.decomposition import PCA
-from sklearn.metrics import silhouette_score
 
-from contrast_core import CLVM, CPCA, ContrastWarning, SecondMoments
+from contrast_core import CLVM, ContrastWarning, SecondMoments
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import principal_angles, subspace_error
 from contrast_core.moments import SpanMoments
-from tests.core.latent_samples import generated
+from contrast_core.probabilistic._clvm_likelihood import Fit, Search
+from contrast_core.probabilistic._clvm_moments import MomentLikelihood
+from contrast_core.probabilistic._row_posterior import Model
+from tests.core.latent_samples import clvm_log_likelihood
 from tests.core.test_contract import planted
 
 
@@ -54,40 +57,6 @@ def test_without_salient_variables_it_is_probabilistic_pca_of_both() -> None:
 
 
 # Scores and densities of rows
-
-
-# The warnings come from CPCA, with which CLVM is compared.
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_the_parameters_are_recovered_where_loadings_are_not_orthogonal() -> None:
-    """Compare CLVM with CPCA when the shared and the salient loadings are not orthogonal.
-
-    CPCA loses the part of the salient loadings that lies in the span of the shared loadings.
-    """
-    X, Y, S, W = generated(40_000, 30_000, 6)
-    model, cpca = fit(X, Y), CPCA().fit(X, background=Y)
-    assert model.noise_variance_ == pytest.approx(1, rel=0.01)
-    for found, planted_ in ((model.shared_loadings_, S), (model.salient_loadings_, W)):
-        np.testing.assert_allclose(found @ found.T, planted_ @ planted_.T, atol=0.25)
-        assert subspace_error(found.T, planted_.T) < 0.05
-    assert subspace_error(cpca.components_, W.T) > 0.3
-    rng = np.random.default_rng(0)
-    shared, salient = rng.normal(size=(50, 2)) @ S.T, rng.normal(size=(50, 2)) @ W.T
-    left = model.denoise(10 * (shared + salient) + model.mean_, offset="none") - 10 * salient
-    assert np.abs(left).max() < np.abs(salient).max()  # the shared part is removed
-
-
-# The features have very different scales, which causes warnings.
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_the_density_tells_the_datasets_apart() -> None:
-    X, Y = planted()
-    model = fit(X, Y)
-    x, y = (
-        model.score(rows) - model.score(rows, dataset="background") for rows in (X, Y - Y.mean())
-    )
-    assert x > y
-    alone = fit(X, np.zeros((5, 12)))  # a constant background is valid
-    assert np.isfinite(alone.transform(X)).all()
-    assert np.linalg.norm(alone.shared_loadings_) < np.linalg.norm(alone.salient_loadings_)
 
 
 def test_loadings_are_turned_to_their_principal_axes() -> None:
@@ -152,15 +121,6 @@ def test_groups_weights_and_several_backgrounds(d: int) -> None:
         np.testing.assert_allclose(shared, expected - expected.mean(axis=0), atol=1e-5)
 
 
-def test_constant_features_change_nothing_but_the_density() -> None:
-    X, Y = planted()
-    padded = fit(*(np.hstack([rows, np.full((len(rows), 3), 0.1)]) for rows in (X, Y)))
-    plain = fit(X, Y)
-    assert np.abs(padded.salient_loadings_[12:]).max() < 1e-12
-    assert padded.noise_variance_ == pytest.approx(plain.noise_variance_, rel=1e-10)
-    np.testing.assert_allclose(padded.log_likelihoods_, plain.log_likelihoods_, rtol=1e-10)
-
-
 # Errors and warnings
 
 
@@ -207,8 +167,94 @@ def test_the_most_likely_of_several_starts_is_kept() -> None:
 # The paper's data
 
 
-@pytest.mark.parametrize("k", [1, 2, 4, 8])
-def test_mouse_groups_separate(k: int) -> None:
+def likelihood_of(X: Any, Y: Any, k: int, t: int = 2) -> MomentLikelihood:
+    search = Search(t, 1, np.random.default_rng(0), 1e-6, 3000)
+    x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
+    return MomentLikelihood.of(x, y, k, search)
+
+
+@pytest.mark.parametrize(("k", "t"), [(2, 2), (0, 2), (2, 0), (3, 1)])
+def test_likelihood_and_gradient_are_those_of_the_density(k: int, t: int) -> None:
+    X, Y = planted(40, 30, 6)
+    likelihood, rng = likelihood_of(X, Y, k), np.random.default_rng(1)
+    loadings, noise = rng.normal(size=(6, k + t)), 0.3
+
+    def direct(point: Any) -> float:
+        L, unit = likelihood.unit * point[:-1].reshape(6, k + t), likelihood.unit
+        return clvm_log_likelihood(X, Y, L[:, :k], L[:, k:], unit**2 * np.exp(point[-1]))
+
+    value, slope, _ = likelihood.evaluate(Fit(Model(loadings, noise)))
+    assert slope is not None
+    point = np.append(loadings.ravel(), np.log(noise))
+    assert likelihood.log_likelihoods(np.array(value)) == pytest.approx(direct(point), rel=1e-12)
+    gradient = np.append(slope.loadings.ravel(), slope.noise) * likelihood.n_rows
+    np.testing.assert_allclose(gradient, approx_fprime(point, direct, 1e-6), rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize(("k", "t"), [(2, 2), (0, 3), (3, 0), (5, 4)])
+def test_no_step_of_em_lowers_the_likelihood(k: int, t: int) -> None:
+    X, Y = planted(40, 30, 12)
+    likelihood = likelihood_of(X, Y, k)
+    for seed in range(5):
+        at = Fit(Model(np.random.default_rng(seed).standard_normal((12, k + t)), 0.1))
+        values = []
+        for _ in range(50):
+            value, _, at = likelihood.evaluate(at)
+            values.append(value)
+        assert np.diff(values).min() > -1e-13 * abs(values[-1])
+        assert values[-1] > values[0] + 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_parameters_are_more_likely(seed: int) -> None:
+    X, Y = planted(60, 50, 6, seed)
+    model = fit(X, Y, 1, 2)
+    best = model.log_likelihoods_[-1]
+    loadings = model.shared_loadings_, model.salient_loadings_
+    expected = clvm_log_likelihood(X, Y, *loadings, model.noise_variance_)
+    assert best == pytest.approx(expected, rel=1e-12)
+
+    def loss(point: Any) -> float:
+        S, W = np.split(point[:-1].reshape(6, 3), [1], axis=1)
+        return -clvm_log_likelihood(X, Y, S, W, np.exp(point[-1]))
+
+    start = np.append(np.hstack(loadings).ravel(), np.log(model.noise_variance_))
+    rng = np.random.default_rng(0)
+    for scale in (0.01, 0.3):
+        found = minimize(loss, start + scale * rng.normal(size=start.shape), method="L-BFGS-B")
+        assert -found.fun <= best + 1e-6
+        assert -found.fun == pytest.approx(best, abs=0.05)
+
+
+@pytest.mark.parametrize(("k", "t"), [(2, 2), (8, 2), (20, 2), (12, 12)])
+def test_the_likelihood_never_falls_and_ends_at_its_maximum(k: int, t: int) -> None:
     data = load_mouse_protein()
-    scores = fit(data.foreground, data.background, k).transform(data.foreground)
-    assert silhouette_score(scores / scores.std(axis=0), data.labels) >= 0.40
+    model = fit(data.foreground, data.background, k, t)
+    values = model.log_likelihoods_
+    assert model.converged_
+    assert len(values) == model.n_iter_ + 1
+    assert np.diff(values).min() > -1e-12 * abs(values[-1])
+    longer = fit(data.foreground, data.background, k, t, tol=1e-8)
+    assert subspace_error(model.components_, longer.components_) < 1e-3
+    assert longer.log_likelihoods_[-1] == pytest.approx(values[-1], abs=1e-4)
+
+
+def test_loadings_that_are_nearly_parallel_and_long_lose_no_digits() -> None:
+    """Use features of different scales, with variances up to 10**5 times the noise variance."""
+    rng = np.random.default_rng(0)
+    scales = 10.0 ** np.linspace(-6, 3, 10)
+    X, Y = rng.normal(size=(100, 10)) * scales, rng.normal(size=(80, 10)) * scales
+    likelihood = likelihood_of(X, Y, 2)
+    loadings, noise = np.zeros((10, 4)), 5e-5
+    loadings[9], loadings[8, 2:] = [1.5, 2.0, 1.0, 0.7], [0.01, 0.02]
+    at = Fit(Model(loadings, noise))
+    turn = np.linalg.qr(rng.normal(size=(2, 2)))[0]
+    turned = np.hstack([loadings[:, :2] @ turn, loadings[:, 2:] @ turn])
+    first, second = (likelihood.evaluate(fit) for fit in (at, Fit(Model(turned, noise))))
+    assert first[0] == pytest.approx(second[0], rel=1e-11)
+    assert first.update.model.noise == pytest.approx(second.update.model.noise, rel=1e-9)
+    values = []
+    for _ in range(100):
+        value, _, at = likelihood.evaluate(at)
+        values.append(value)
+    assert np.diff(values).min() > -1e-10 * np.abs(values).max()

@@ -7,15 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.optimize import minimize
-from sklearn.metrics import silhouette_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from contrast_core import CLVM, ContrastWarning, SecondMoments
-from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import subspace_error
-from tests.core.estimators import ReversedBackground
-from tests.core.latent_samples import clvm_log_likelihood, gappy, generated, holes
+from tests.core.latent_samples import gappy, generated
 
 ROBUST = [None, "rows", "entries"]
 
@@ -50,28 +45,6 @@ def test_complete_rows_give_what_moments_do() -> None:
     expected = by_moments.log_likelihoods_[-1]
     assert by_rows.log_likelihoods_[-1] == pytest.approx(expected, rel=1e-9)
     np.testing.assert_allclose(by_rows.mean_, X.mean(axis=0), atol=1e-8)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("robust", [None, "rows"])
-def test_no_parameters_are_more_likely_where_values_are_missing(robust: Any) -> None:
-    X, Y, _, _ = generated(50, 40, 5)
-    X, Y = holes(X, 0.2), holes(Y, 0.2, 1)
-    model = fit(X, Y, 1, 1, robust=robust, tol=1e-8, max_iter=20_000)
-    best = model.log_likelihoods_[-1]
-
-    def loss(point: Any) -> float:
-        S, W, x, y = point[:-1].reshape(4, 5)
-        degrees = 4.0 if robust else np.inf
-        noise = np.exp(point[-1])
-        return -clvm_log_likelihood(X, Y, S[:, None], W[:, None], noise, (x, y), degrees)
-
-    loadings = [model.shared_loadings_[:, 0], model.salient_loadings_[:, 0]]
-    means = [model.mean_, model.background_mean_]
-    start = np.concatenate([*loadings, *means, [np.log(model.noise_variance_)]])
-    assert -loss(start) == pytest.approx(best, rel=1e-9)
-    better = minimize(loss, start, method="L-BFGS-B", options={"maxiter": 15})
-    assert -better.fun <= best + 1e-4
 
 
 def test_scores_of_entries_are_where_weights_and_means_agree() -> None:
@@ -125,15 +98,6 @@ def test_outliers_of_its_kind_hardly_move_the_subspace(tails: Any) -> None:
     assert subspace_error(CLVM().fit(X, background=Y).components_, clean) >= 0.25
 
 
-@pytest.mark.parametrize("robust", ROBUST)
-def test_samples_have_its_quartiles(robust: Any) -> None:
-    X, Y = gappy(200, 150)
-    drawn = fit(X, Y, robust=robust).sample_foreground(40_000, add_noise=True, random_state=0)
-    spread = np.subtract(*np.quantile(drawn, [0.75, 0.25], axis=0))
-    data = np.subtract(*np.nanquantile(X, [0.75, 0.25], axis=0))
-    np.testing.assert_allclose(spread, data, rtol=0.35)
-
-
 @pytest.mark.parametrize(("robust", "what"), [(None, "missing values"), ("rows", "robust='rows'")])
 def test_incompatible_options_are_refused_by_name(robust: Any, what: str) -> None:
     X, Y = gappy()
@@ -154,20 +118,6 @@ def test_incompatible_options_are_refused_by_name(robust: Any, what: str) -> Non
     if robust:
         with pytest.raises(TypeError, match="weighs rows, which moments do not hold"):
             CLVM(robust=robust).fit(SecondMoments.from_data(X), background=Y)
-
-
-def test_the_advice_to_stack_backgrounds_says_that_it_is_not_the_default_mixture() -> None:
-    X, Y, _, _ = generated(80, 60, 8)
-    Z = 3 * generated(80, 20, 8, seed=1)[1]
-    advice = "with several.*stack them, each about its own mean.*by their numbers of rows, not"
-    for gaps, robust in ((X, "rows"), (np.where(np.isin(X, X[3, 4]), np.nan, X), None)):
-        with pytest.raises(ValueError, match=advice):
-            fit(gaps, [Y, Z], robust=robust)
-    stacked = fit(X, np.vstack([Y - Y.mean(axis=0), Z - Z.mean(axis=0)]))
-    by_rows = CLVM().fit(X, background=[Y, Z], background_mix=[60, 20])
-    equal = CLVM().fit(X, background=[Y, Z])
-    assert stacked.noise_variance_ == pytest.approx(by_rows.noise_variance_, rel=1e-6)
-    assert stacked.noise_variance_ != pytest.approx(equal.noise_variance_, rel=0.05)
 
 
 @pytest.mark.parametrize("robust", ROBUST)
@@ -192,21 +142,3 @@ def test_a_missing_maximum_is_refused_and_slow_convergence_is_told() -> None:
     X[0, 0] = 1e8  # an extrapolated step would overflow
     with pytest.warns(ContrastWarning, match="still rises"):
         assert fit(X, Y, max_iter=300).noise_variance_ < 10
-
-
-class CheckedCLVM(ReversedBackground, CLVM):
-    pass
-
-
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-@parametrize_with_checks([CheckedCLVM(n_shared=0, n_salient=1, robust="rows")])
-def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
-    check(estimator)
-
-
-def test_mouse_with_half_removed_is_as_the_whole() -> None:
-    mice = load_mouse_protein(raw=True)
-    data = [holes(rows, 0.5) for rows in (mice.foreground, mice.background)]
-    X, Y = ((rows - np.nanmean(rows, axis=0)) / np.nanstd(rows, axis=0) for rows in data)
-    scores = CLVM(robust="entries").fit(X, background=Y).transform(X)
-    assert silhouette_score(scores / scores.std(axis=0), mice.labels) > 0.33

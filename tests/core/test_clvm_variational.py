@@ -206,33 +206,6 @@ def test_counts_that_are_zero_or_constant() -> None:
 # Selection
 
 
-@pytest.mark.slow
-@FEW
-@pytest.mark.parametrize(("sparsity", "seed"), [("horseshoe", 0), ("auto", 1)])
-def test_selection_with_counts(sparsity: str, seed: int) -> None:
-    X, Y, truth = counted(seed=seed)
-    model = fit(X, Y, n_shared=2, noise="counts", sparsity=sparsity, max_iter=40)
-    assert model.selected_[:8].all()
-    assert model.selected_[8:].sum() <= 3
-    assert not model.salient_loadings_[~model.selected_].any()
-    assert subspace_error(model.components_, truth) < 0.2
-
-
-@pytest.mark.slow
-@FEW
-def test_selections_combine_where_rows_are_bad_and_values_missing() -> None:
-    rng = np.random.default_rng(0)
-    S, W = 2 * rng.normal(size=(1, 16)), np.zeros((2, 16))
-    W[0, :8], W[1, :8] = 2.0, np.repeat([1.5, -1.5], 4)
-    X = rng.normal(size=(500, 1)) @ S + rng.normal(size=(500, 2)) @ W + rng.normal(size=(500, 16))
-    Y = rng.normal(size=(500, 1)) @ S + rng.normal(size=(500, 16))
-    X[:15] += 15 * rng.normal(size=(15, 16))
-    options: dict[str, Any] = {"sparsity": "horseshoe", "ard": True, "n_shared": 3}
-    model = fit(holes(X), Y, robust="rows", max_iter=40, n_salient=2, **options)
-    np.testing.assert_array_equal(model.selected_, np.arange(16) < 8)
-    assert model.shared_loadings_.shape[1] == 1
-
-
 # Formats of the data
 
 
@@ -298,7 +271,6 @@ REFUSED: list[tuple[Any, Any, Any, str]] = [
     ({}, {"sample_weight": np.ones(30)}, FEW_ROWS, "with sample_weight"),
     ({}, {}, (FEW_ROWS[0], FEW_ROWS[1:] * 2), "combine inference='vi' with several"),
     ({"inference": "mcmc"}, {}, FEW_ROWS, "inference='mcmc' is unknown"),
-    ({"noise": "poisson"}, {}, FEW_ROWS, "noise='poisson' is unknown"),
     ({"noise": "counts", "inference": "em"}, {}, FEW_ROWS, "no closed form: give inference='vi'"),
     ({"noise": "counts", "robust": "rows"}, {}, FEW_ROWS, "leave one of them out"),
     ({"noise": "counts"}, {}, FEW_ROWS, "whole numbers from 0"),

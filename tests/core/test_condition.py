@@ -21,7 +21,6 @@ from contrast_core import (
 )
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import nearby_component
-from contrast_core.significance._units import two_samples
 from tests.core.samples import leading_by_hand, quiet, rejections
 
 D = 6
@@ -194,13 +193,6 @@ def test_donors_that_differ_anyway_are_no_finding(
         assert found <= binom.ppf(0.999, 40, 0.05)
 
 
-@pytest.mark.parametrize(("n", "m", "shift", "paired"), [(4, 4, 6, False), (6, 6, 2, True)])
-def test_a_shift_is_found(n: int, m: int, shift: float, paired: bool) -> None:
-    rng = np.random.default_rng(4)
-    found = n_found(40, rng, CPCA(1), n, m, n_permutations=999, shift=shift, paired=paired)
-    assert found >= 0.8 * 40
-
-
 RNG = np.random.default_rng(5)
 FEW = donors(3, 4, RNG)
 FLAT = FEW | {name: FEW[name] * [2, 1, 0, 0, 0, 0] for name in ("X", "background")}
@@ -281,28 +273,6 @@ def test_a_search_from_nearby_finds_the_leading_pair_or_says_that_it_does_not() 
     exact = scipy.linalg.eigh(x, y + 0.3 * np.eye(400), eigvals_only=True)[-1]
     assert ratio.alpha == pytest.approx(exact, rel=1e-12)
     assert nearby_component(x - y, None, 0.0, None, 10).pairs is None
-
-
-def test_rows_are_drawn_evenly_without_replacement() -> None:
-    data = donors(3, 2, np.random.default_rng(10), cells=(30, 9))
-    samples = two_samples(data["X"], data["background"], data["units"], data["background_units"])
-    sample, drawn = samples.foreground, np.zeros(30)
-    for seed in range(200):
-        some = sample.thinned(np.array([3, 40, 4]), np.random.default_rng(seed))
-        assert some.codes is not None
-        np.testing.assert_array_equal(np.bincount(some.codes), [3, 30, 4])
-        drawn += np.isin(sample.rows[:30, 0], some.rows[some.codes == 0][:, 0])
-    assert drawn.sum() == 600
-    assert drawn.min() > 5
-
-
-def test_more_relabellings_than_can_be_printed() -> None:
-    rng = np.random.default_rng(11)
-    X, Y = rng.normal(size=(8000, 2)), rng.normal(size=(8000, 2))
-    with pytest.warns(match="there are very many ways to say which rows are foreground"):
-        test = permutation_test(CPCA(1), X, background=Y, n_permutations=5, random_state=0)
-    assert test.smallest_p_value == 1 / 6
-    assert "smallest" not in repr(test)
 
 
 def test_rows_without_groups_are_donors_of_their_own() -> None:

@@ -189,7 +189,6 @@ def test_features_that_differ_in_the_mean_only_give_finite_results() -> None:
     ("change", "message"),
     [
         ({"X": rows(9, 0)}, "X has 9 rows and background 150; a comparison needs at least 10"),
-        ({"X": rows(150, 0)[:, :5]}, "background has 30 features but X has 5"),
         ({"units": None}, "background_units was given without units"),
         ({"units": ["a"] * 149}, "one label for each of the 150 rows"),
         (
@@ -201,7 +200,6 @@ def test_features_that_differ_in_the_mean_only_give_finite_results() -> None:
             "2 units of X and 5 of background have 10 rows",
         ),
         ({"background": np.ones((150, D))}, "background does not vary"),
-        ({"X": np.full((150, D), np.nan)}, "NaN"),
     ],
 )
 def test_invalid_comparisons_are_refused(change: dict[str, Any], message: str) -> None:
@@ -250,17 +248,6 @@ def test_at_most_the_level_of_new_background_rows_is_called(level: float, tails:
         least = np.min(scores[found.called], initial=np.inf)
         called.append((rng.standard_t(tails, 300) >= least).mean())
     assert np.mean(called) <= level + 0.01
-
-
-def test_without_responders_the_interval_contains_0_and_few_rows_are_called() -> None:
-    contains, called = [], []
-    for seed in range(100):
-        scores, others, _ = mixture(0.0, 0.0, seed, n=200)
-        found = responders(scores, others)
-        contains.append(found.share()[1] == 0)
-        called.append(found.called.mean())
-    assert np.mean(contains) >= 0.95
-    assert np.mean(called) <= 0.05
 
 
 def test_posterior_rises_with_the_score_whatever_its_units() -> None:

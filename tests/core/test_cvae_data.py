@@ -73,22 +73,16 @@ def test_invalid_data_are_refused() -> None:
     for model, x, y, match in [
         (gauss, X, Y, r"X holds .*noise='counts' takes whole numbers from 0"),
         (gauss, np.abs(np.round(X)), Y, "background holds"),
-        (gauss, X, Y, r"X holds -?\d\.\d+, but"),
         (gauss, sp.csr_matrix(-np.abs(np.round(X))), np.abs(np.round(Y)), "X holds -"),
-        (quick(), X, Y[:, 1:], "background has 11 features but X has 12"),
         (quick(), bad, Y, "X contains NaN"),
         (quick(), X, bad, "background contains NaN"),
-        (quick(), X[:1], Y, "n_samples=1"),
         (quick(), X, Y[:1], "background has n_samples=1"),
         (quick(), X, np.ones_like(Y), "background does not vary"),
         (quick(), X, [Y, Y], "2 backgrounds were given, but one is taken"),
         (quick(device="meta"), X, Y, "'meta' has no float64"),
         (quick(n_salient=0), X, Y, "n_salient=0"),
-        (quick(n_shared=0), X, Y, "n_shared=0"),
         (quick(noise="poisson"), X, Y, "noise='poisson' is unknown"),
         (quick(validation_fraction=0.7), X, Y, "validation_fraction=0.7"),
-        (quick(max_iter=0), X, Y, "max_iter=0"),
-        (quick(learning_rate=0.0), X, Y, "learning_rate=0"),
     ]:
         with pytest.raises(ValueError, match=match):
             model.fit(x, background=y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from scipy.optimize import approx_fprime
 
 from contrast_core import PCPCA, SecondMoments
 from contrast_core.linalg import subspace_error
-from contrast_core.probabilistic import _incomplete
 from contrast_core.probabilistic._incomplete import fit_incomplete, incomplete_rows
 from contrast_core.rows import rows_of
 from tests.core.latent_samples import holes, log_densities
@@ -114,13 +112,6 @@ def test_the_fit_is_a_maximum_that_every_start_finds() -> None:
     )
 
 
-def test_the_plant_is_found_where_half_of_the_values_are_missing() -> None:
-    X, Y = planted(1600, 1200)
-    axis = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 12)))[0][:1]
-    half = fit(holes(X, 0.5, 1), holes(Y, 0.5, 2), d=1, gamma=0.85)
-    assert subspace_error(half.components_, axis) < 0.2
-
-
 def test_weights_count_rows_and_backgrounds_are_mixed() -> None:
     X, Y = gappy(0.3)
     times_x, times_y = np.arange(160) % 3, np.arange(120) % 2 + 1
@@ -184,19 +175,6 @@ def test_a_likelihood_without_a_maximum_is_refused() -> None:
         fit(X, Y, gamma=0.9)
 
 
-@pytest.mark.slow
-def test_noise_that_runs_to_zero_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, Y = gappy(0.6)
-    Y *= 3
-    end = fit(X, Y, gamma=0.05).gamma_max_
-    # The search for the least ratio is made to fail, so that the fit itself must find the problem.
-    monkeypatch.setattr(_incomplete, "_least_ratio", lambda rows, start, d: 3 * end)
-    # On some paths to a noise variance of zero the loadings grow as well. Rounding decides which
-    # path the iterations take.
-    with pytest.raises(ValueError, match=r"no maximum, for the (noise|load).*noise variance 1e-08"):
-        fit(X, Y, gamma=1.3 * end)
-
-
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
 def test_the_automatic_contrast_is_a_stated_share_of_the_range(share: float) -> None:
     X, Y = gappy(share, n=300, m=300)
@@ -213,23 +191,6 @@ def test_moments_are_complete_and_say_who_takes_missing_values() -> None:
         SecondMoments.from_data(X)
     with pytest.raises(TypeError, match="PCPCA takes them for missing"):
         SecondMoments.from_data(np.ma.masked_invalid(X))
-
-
-@pytest.mark.slow
-def test_wide_rows_need_no_matrix_of_features() -> None:
-    rng = np.random.default_rng(0)
-    n_features = 4000
-    signal = rng.normal(size=(40, 1)) * 6 @ rng.normal(size=(1, n_features)) / 60
-    X = holes(signal + 0.1 * rng.normal(size=(40, n_features)), 0.2, 1)
-    Y = holes(0.1 * rng.normal(size=(30, n_features)), 0.2, 2)
-    tracemalloc.start()
-    model = PCPCA(1, gamma=0.2).fit(X, background=Y)
-    filled = model.impute(X, return_std=True)[0]
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < n_features**2 * 8 / 4
-    gone = np.isnan(X)
-    assert np.corrcoef(filled[gone], signal[gone])[0, 1] > 0.9
 
 
 def test_starts_differ_enough_to_find_the_better_of_two_maxima() -> None:

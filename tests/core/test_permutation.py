@@ -9,60 +9,16 @@ import numpy as np
 import pytest
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from contrast_core import CPCA, PCPCA, CPCAStar, permutation_test
 from contrast_core._validation import FloatArray
-from contrast_core.datasets import load_mouse_protein
 from tests.core.samples import (
-    assert_level_is_kept,
     error_of_centre,
     geometric_median,
     leading_by_hand,
     quiet,
-    rejections,
     rows,
 )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (3.0, 20.0)])
-def test_p_values_are_uniform_also_where_means_and_scales_differ(
-    scale: float, shift: float
-) -> None:
-    rng = np.random.default_rng(0)
-    p = [
-        permutation_test(
-            CPCA(1),
-            scale * rows(30, rng) + shift,
-            background=rows(25, rng),
-            n_permutations=59,
-            random_state=rng,
-        ).p_values[0]
-        for _ in range(200)
-    ]
-    for level in (0.05, 0.2, 0.5):
-        assert_level_is_kept(p, level)
-
-
-@quiet
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["t3", "lognormal"])
-def test_rows_of_heavy_tails_keep_the_level(kind: str) -> None:
-    """Check rows with random lengths.
-
-    If each dataset were divided by its total variance, a few long rows would decide the result.
-    """
-    rng, p = np.random.default_rng(5), []
-    for _ in range(150):
-        X, Y = rng.normal(size=(2, 30, 20))
-        lengths = rng.chisquare(3, (2, 30, 1)) ** -0.5
-        if kind == "lognormal":
-            lengths = rng.lognormal(size=(2, 30, 1))
-        given = {"n_permutations": 39, "random_state": rng}
-        test = permutation_test(CPCA(1), X * lengths[0], background=Y * lengths[1], **given)
-        p.append(test.p_values[0])
-    assert rejections(p, 0.05) <= binom.ppf(0.99, 150, 0.05)
 
 
 def by_hand(
@@ -150,48 +106,6 @@ def test_each_component_has_its_own_contrast_and_uncorrelated_scores() -> None:
     assert star.strengths[0] == pytest.approx(CPCAStar(1).fit(X, background=Y).beta_)
 
 
-def planted(rng: np.random.Generator, *variances: float, shared: float = 1.0) -> Any:
-    """Return 50 + 50 rows of 10 features.
-
-    `variances` are the foreground variances of the features that follow the third feature. In both
-    datasets, the first feature has the variance `shared`, and all others have the variance 1.
-    """
-    sd = np.array([np.sqrt(shared), *[1.0] * 9])
-    strong = np.concatenate([sd[:3], np.sqrt(variances), sd[3 + len(variances) :]])
-    return rng.normal(size=(50, 10)) * strong, rng.normal(size=(50, 10)) * sd
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("variances", "shared", "alpha"),
-    [((), 50.0, "auto"), ((44.0,), 1.0, "auto"), ((400.0,), 50.0, "auto"), ((44.0, 9.0), 1.0, 2.0)],
-)
-@quiet
-def test_only_planted_components_are_found(
-    variances: tuple[float, ...], shared: float, alpha: Any
-) -> None:
-    rng = np.random.default_rng(23)
-    n_real, n_sets, p_values = len(variances), 50, []
-    for _ in range(n_sets):
-        X, Y = planted(rng, *variances, shared=shared)
-        test = permutation_test(
-            CPCA(n_real + 1, alpha=alpha), X, background=Y, n_permutations=39, random_state=rng
-        )
-        p_values.append(test.p_values)
-    found = (np.array(p_values) <= 0.05).sum(axis=0)
-    assert (found[:n_real] >= 0.9 * n_sets).all()
-    assert found[n_real] <= binom.ppf(0.999, n_sets, 0.05)
-
-
-def test_a_second_component_after_a_dominant_first_is_found() -> None:
-    rng = np.random.default_rng(24)
-    X, Y = planted(rng, 44.0, 9.0)
-    test = permutation_test(CPCA(3), X, background=Y, n_permutations=99, random_state=0)
-    assert test.n_significant(0.01) == 2
-    assert abs(test.components[1, 4]) > 0.8
-    assert test.strengths[0] > 3 * test.strengths[1]
-
-
 SQUARE = np.array([[3.0, 1.0], [3.0, -1.0], [-3.0, 1.0], [-3.0, -1.0]])
 FLAT = np.random.default_rng(25).normal(size=(20, 6)) * [1, 1, 0, 0, 0, 0] + 3.0
 WIDE = np.random.default_rng(27).normal(size=(6, 20))
@@ -233,39 +147,6 @@ def test_invalid_tests_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         permutation_test(estimator, X, background=Y, **units)
-
-
-def test_constant_features_change_nothing() -> None:
-    rng = np.random.default_rng(26)
-    X, Y = rows(30, rng, spike=2.0), rows(25, rng)
-    given = {"n_permutations": 29, "random_state": 0}
-    plain = permutation_test(CPCA(2), X, background=Y, **given)
-    padded = [np.hstack([part, np.full((len(part), 90), 5.0)]) for part in (X, Y)]
-    same = permutation_test(CPCA(2), padded[0], background=padded[1], **given)
-    np.testing.assert_allclose(same.null_statistics, plain.null_statistics, rtol=1e-9)
-    np.testing.assert_allclose(same.components[:, :6], plain.components, atol=1e-9)
-
-
-def test_mice_have_two_components() -> None:
-    mice = load_mouse_protein()
-    naive, grouped = (
-        permutation_test(
-            CPCA(4),
-            mice.foreground,
-            background=mice.background,
-            n_permutations=199,
-            random_state=0,
-            **labels,
-        )
-        for labels in (
-            {},
-            {"units": mice.units, "background_units": mice.background_units},
-        )
-    )
-    assert naive.n_significant(0.01) == 4
-    assert grouped.n_significant(0.01) == 0  # there are only 18 and 9 mice
-    assert (grouped.n_units, grouped.n_background_units) == (18, 9)
-    assert naive.n_units is None
 
 
 def test_few_groups_are_enumerated_each_counting_the_same() -> None:
@@ -329,20 +210,6 @@ def weighted(
         totals.append(np.trace(covariance(own)))
     P, Q = (covariance([alike[i] for i in some]) for some in (chosen, others))
     return float(np.linalg.eigvalsh(P * totals[0] / np.trace(P) - Q * totals[1] / np.trace(Q))[-1])
-
-
-@pytest.mark.slow
-def test_few_groups_fake_no_component() -> None:
-    rng, p = np.random.default_rng(9), []
-    owner = np.repeat(np.arange(8), 20)
-    given = {"units": owner[:80], "background_units": owner[80:]}
-    for _ in range(100):
-        rows_of_all = rng.normal(size=(8, 20))[owner] + rng.normal(size=(160, 20))
-        X, Y = rows_of_all[:80] + 9.0, rows_of_all[80:]
-        test = permutation_test(CPCA(1), X, background=Y, **given, random_state=rng)
-        p.append(test.p_values[0])
-    for level in (0.05, 0.2):
-        assert rejections(p, level) <= binom.ppf(0.999, 100, level)
 
 
 def test_the_parts_of_a_donor_are_swapped_about_their_mean() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sys
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -17,7 +14,6 @@ from contrast_core import (
     CPCA,
     SecondMoments,
     bootstrap_stability,
-    contrast_path,
     cross_fitted_ratio,
     permutation_test,
 )
@@ -60,11 +56,8 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
         TypeError,
         "units with background_units mixes labels",
     ),
-    ({"X": X[:1]}, ValueError, "X has 1 rows|n_samples=1"),
     ({"X": np.ones_like(X)}, ValueError, "X is constant"),
     ({"background": np.ones_like(Y)}, ValueError, "background is constant"),
-    ({"background": Y[:, :5]}, ValueError, "background has 5 features but X has 6"),
-    ({"background": None}, ValueError, "background=None"),
     (
         {"X": np.where(np.arange(20)[:, None] == 3, np.nan, X)},
         ValueError,
@@ -95,44 +88,6 @@ FUNCTIONS: dict[str, Any] = {
     "n_resamples": partial(bootstrap_stability, CPCA()),
     "n_splits": cross_fitted_ratio,
 }
-
-
-@quiet
-@pytest.mark.parametrize("name", ["n_permutations", "n_resamples"])
-def test_two_threads_leave_blas_and_warnings_as_they_were(name: str) -> None:
-    rng = np.random.default_rng(19)
-    X, Y = rows(40, rng), rows(30, rng)
-    first_runs, both_run, first_ended = Event(), Event(), Event()
-
-    def run(bar: Any) -> None:
-        FUNCTIONS[name](X, background=Y, random_state=0, **{name: 20}, progress=bar)
-
-    def first() -> None:
-        def bar(items: Any, **_: Any) -> Any:
-            first_runs.set()
-            assert both_run.wait(60)
-            yield from items
-
-        run(bar)
-        first_ended.set()
-
-    def second() -> None:
-        def bar(items: Any, **_: Any) -> Any:
-            both_run.set()
-            assert first_ended.wait(60)
-            yield from items
-
-        assert first_runs.wait(60)
-        run(bar)
-
-    controller = ThreadpoolController()
-    with controller.limit(limits=2, user_api="blas"), ThreadPoolExecutor(2) as pool:
-        before = [library["num_threads"] for library in controller.info()]
-        filters = list(warnings.filters)
-        for ended in [pool.submit(first), pool.submit(second)]:
-            ended.result()
-        assert [library["num_threads"] for library in controller.info()] == before
-        assert list(warnings.filters) == filters
 
 
 @quiet
@@ -172,22 +127,3 @@ def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     with pytest.raises(ImportError, match="progress=True needs tqdm"):
         permutation_test(CPCA(), X, background=Y, n_permutations=3, progress=True)
     assert capsys.readouterr().err == ""
-
-
-@quiet
-def test_results_print_in_a_few_lines() -> None:
-    rng = np.random.default_rng(20)
-    X, Y = rows(40, rng, spike=2.0), rows(30, rng)
-    results: list[Any] = [
-        permutation_test(CPCA(2), X, background=Y, n_permutations=29, random_state=0),
-        bootstrap_stability(CPCA(2), X, background=Y, n_resamples=9, random_state=0),
-        cross_fitted_ratio(X, background=Y, random_state=0),
-        contrast_path(X, background=Y),
-    ]
-    for result in results:
-        text = repr(result)
-        assert text.startswith(f"{type(result).__name__}(")
-        assert len(text.splitlines()) < 16
-        assert max(map(len, text.splitlines())) < 250
-    assert "null_statistics=<array of shape (29, 2)>" in repr(results[0])
-    assert f"p_values=[{results[0].p_values[0]:.4f}"[:14] in repr(results[0])

@@ -219,27 +219,6 @@ def test_many_fine_types_missing_together_are_told(design):
         check(lacking, cell_type="fine", **apart(lacking))
 
 
-@pytest.mark.slow
-def test_genes_chosen_on_one_side_of_real_cells(kang):
-    """Compare three choices of genes: on the cells of one condition, on all cells, by scanpy."""
-    stim, dense = (kang.obs["condition"] == "stim").to_numpy(), kang.X.toarray()
-
-    def largest(cells):
-        variance = dense[cells].var(axis=0)
-        return variance >= np.sort(variance)[-200]
-
-    arguments = {"cell_type": "cell_type", **apart(kang)}
-    assert check(kang, **arguments, mask_var=largest(slice(None)))["sound"] == "yes"
-    corrected = sc.pp.highly_variable_genes(kang, n_top_genes=200, inplace=False)
-    for mask_var, message in [
-        (largest(stim), "gene choice: 100% of the foreground's"),
-        (largest(~stim), "gene choice: 100% of the background's"),
-        (corrected["highly_variable"].to_numpy(), r"genes of largest variance.*'ISG15'"),
-    ]:
-        with pytest.warns(ContrastWarning, match=message):
-            check(kang, **arguments, mask_var=mask_var)
-
-
 def test_results_are_plotted(design, untouched):
     with untouched(design):
         copied = cx.pp.contrast_check(design, **REFERENCE, copy=True)

@@ -40,27 +40,6 @@ def study(
 SIZES = {"a": 1500, "b": 800, "c": 400, "d/e": 200, "f": 100, "g": 60}
 
 
-def test_real_blood_cells(contrast_data: Any) -> None:
-    """Check the interferon response of blood cells.
-
-    Monocytes respond most. Every type with at least three donors has a p-value.
-    """
-    adata = anndata.read_h5ad(contrast_data / "kang_pbmc" / "kang_5donors.h5ad")
-    totals = np.asarray(adata.X.sum(axis=1)).ravel()
-    adata.X = sp.csr_matrix(adata.X.multiply(1e4 / totals[:, None])).log1p()
-    adata = adata[:, np.asarray((adata.X > 0).sum(axis=0)).ravel() >= 50].copy()
-    obs = adata.obs.groupby(["cell_type_inferred", "donor", "condition"], observed=False).size()
-    enough = (obs.unstack("condition").min(axis=1) >= 10).groupby(level=0, observed=False).sum()
-    table = table_of(adata, by="cell_type_inferred", donor="donor")
-    assert set(table.index[table["p_value"].notna()]) == set(enough.index[enough >= 3])
-    assert table.index[0] == "CD14+ Monocytes"
-    assert (table["p_adjusted"].dropna() < 0.05).all()
-    table = table_of(adata, by="cell_type_inferred")
-    interferon = {"ISG15", "IFI6", "IFIT3", "IFIT1", "ISG20"}
-    for genes in table["top_genes"][table["ratio_low"] > 1]:
-        assert len(interferon & {*genes.replace("(", "").split()}) >= 2
-
-
 def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> None:
     """Check that a level whose interval is just above 1 by chance is not ranked first.
 
@@ -98,20 +77,6 @@ def test_the_type_that_responds_comes_first_whatever_its_size(responds: str) -> 
         assert responds == "f" or table["ratio_low"].iloc[0] > 1
         named = [word.split(" ")[0] for word in table["top_genes"].iloc[0].split(", ")]
         assert set(named[:3]) <= {f"gene{i}" for i in range(5)}
-
-
-def test_shuffled_conditions_rank_no_type() -> None:
-    """Check that small types are not ranked first by chance, and that intervals contain 1."""
-    contains, first = [], []
-    for seed in range(6):
-        adata = study(SIZES, "a", seed)
-        adata.obs["condition"] = np.random.default_rng(seed).permutation(adata.obs["condition"])
-        table = table_of(adata)
-        contains += ((table["ratio_low"] <= 1) & (table["ratio_high"] >= 1)).to_list()
-        first.append(table.index[0])
-        assert table["ratio"].max() < 3
-    assert np.mean(contains) >= 0.9
-    assert set(first) != {"g"}
 
 
 def test_donors_give_p_values_that_are_adjusted_over_the_levels() -> None:
@@ -183,21 +148,3 @@ def test_directions_and_their_stability_follow_the_genes() -> None:
     figure = cx.pl.contrasts(adata, key="mine", return_fig=True)
     labels = {label.get_text() for label in figure.axes[0].get_xticklabels()}
     assert labels <= {f"own{i}" for i in range(1, 9)}
-
-
-def test_a_dask_array_is_read_at_most_three_times_and_gives_the_same() -> None:
-    dask = pytest.importorskip("dask.array")
-    adata = study({"a": 300, "b": 200}, "a")
-    lazy, dense = adata.copy(), adata.X.toarray()
-    read: list[int] = []
-
-    def counted(block: Any) -> Any:
-        read.append(block.shape[0])
-        return block
-
-    lazy.X = dask.from_array(dense, chunks=(100, -1)).map_blocks(counted, dtype=dense.dtype)
-    read.clear()
-    table_of(lazy)
-    assert sum(read) <= 3 * adata.n_obs
-    table_of(adata)
-    np.testing.assert_allclose(lazy.varm["contrasts"], adata.varm["contrasts"], atol=1e-3)

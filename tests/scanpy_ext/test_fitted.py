@@ -5,6 +5,7 @@ from __future__ import annotations
 import anndata
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import scanpy_ext as cx
 
@@ -35,6 +36,7 @@ def test_a_result_goes_with_its_genes(cells, name, untouched, tmp_path):
     renamed.var_names = [f"new {gene}" for gene in cells.var_names]
     cells.write_h5ad(tmp_path / "cells.h5ad")
     cells.write_zarr(tmp_path / "cells.zarr")
+    new = new[:, ::-1].copy()
     del new.obsm[f"X_{name}"]
     for fitted, genes in [
         (cells[:, order].copy(), order),
@@ -45,7 +47,8 @@ def test_a_result_goes_with_its_genes(cells, name, untouched, tmp_path):
         (anndata.concat([cells[:90], cells[90:]], merge="same", uns_merge="same"), slice(None)),
         (renamed, slice(None)),
     ]:
-        new.var_names = renamed.var_names if fitted is renamed else cells.var_names
+        new.var_names = (renamed if fitted is renamed else cells).var_names[::-1]
+        new.X = sp.csr_matrix(new.X) if fitted.is_view else new.X
         cx.tl.project(new, fitted, key=name, key_added="again")
         np.testing.assert_allclose(new.obsm["again"], cells.obsm[f"X_{name}"], atol=1e-4, rtol=1e-4)
         if name in LINEAR and genes is not None:
@@ -78,9 +81,16 @@ def test_nothing_of_another_package_is_replaced(cells, key, untouched):
             with pytest.raises(ValueError, match=rf"'{key}'\] would be replaced"):
                 call(cells, **REFERENCE, key_added=key)
     cx.tl.cpca(cells, **REFERENCE)
-    if key in cells.obsm:
-        with pytest.raises(ValueError, match=rf"obsm\['{key}'\] would be replaced"):
-            cx.tl.project(cells, cells, key_added=key)
+    cells.layers["mine"] = cells.X.copy()
+    with untouched(cells):
+        if key in cells.obsm:
+            with pytest.raises(ValueError, match=rf"obsm\['{key}'\] would be replaced"):
+                cx.tl.project(cells, cells, key_added=key)
+        with pytest.raises(ValueError, match=r"layers\['mine'\] would be replaced"):
+            cx.tl.denoise(cells, layer_added="mine")
+    for offset in ("foreground", "none"):  # a layer of its own is replaced
+        cx.tl.denoise(cells, offset=offset)
+    assert cells.uns["denoise"]["denoised"] == {"key": "cpca", "offset": "none"}
 
 
 def test_a_result_is_replaced_whole_by_its_own_kind_only(cells):

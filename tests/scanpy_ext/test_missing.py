@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import scanpy_ext as cx
-from contrast_core import CLVM, PCPCA, ContrastWarning
+from contrast_core import PCPCA, ContrastWarning
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 USED = np.arange(12) > 2
@@ -41,17 +41,10 @@ def fit(cells, **options):
     cx.tl.pcpca(cells, **REFERENCE, layer="levels", mask_var=USED, gamma=0.1, **options)
 
 
-def test_a_layer_with_missing_values_is_fitted_and_filled_in_as_the_core_does(gappy, tmp_path):
+def test_a_layer_with_missing_values_is_filled_in_as_the_core_does(gappy, tmp_path):
     fit(gappy)
     X = gappy.layers["levels"][:, USED]
     model = PCPCA(gamma=0.1).fit(X, background=X[gappy.obs["is_ctrl"]])
-    np.testing.assert_array_equal(gappy.obsm["X_pcpca"], model.transform(X).astype(np.float32))
-    np.testing.assert_array_equal(gappy.varm["PCs_pcpca"][USED], model.loadings_)
-    result = gappy.uns["pcpca"]
-    assert result["objective"] == model.objective_
-    assert result["converged"] is True
-    assert result["gamma_max"] == model.gamma_max_
-    np.testing.assert_allclose(gappy.varm["PCs_pcpca_fit"]["mean"][USED], model.mean_)
     mean, std = model.impute(X, return_std=True)
     cx.tl.impute(gappy, return_std=True)
     np.testing.assert_allclose(gappy.layers["imputed"][:, USED], mean)
@@ -119,34 +112,20 @@ def test_options_without_support_for_missing_values_are_refused(gappy, untouched
                 function(gappy, **options)
 
 
-@pytest.mark.parametrize("robust", [None, "rows", "entries"])
-def test_clvm_takes_them_too_and_outliers(gappy, robust, untouched, tmp_path):
+@pytest.mark.parametrize("robust", ["rows", "entries"])
+def test_cells_with_gaps_are_denoised_after_their_gaps_are_filled(gappy, robust, untouched):
     further = {"n_shared": 1, "model_kwargs": {"robust": robust}}
     cx.tl.clvm(gappy, **REFERENCE, layer="levels", mask_var=USED, **further)
-    X = gappy.layers["levels"][:, USED]
-    model = CLVM(n_shared=1, robust=robust).fit(X, background=X[gappy.obs["is_ctrl"]])
-    np.testing.assert_array_equal(gappy.obsm["X_clvm"], model.transform(X).astype(np.float32))
-    latent = model.transform_shared(X).astype(np.float32)
-    np.testing.assert_array_equal(gappy.obsm["X_clvm_shared"], latent)
-    np.testing.assert_array_equal(gappy.varm["PCs_clvm"][USED], model.salient_loadings_)
-    result = gappy.uns["clvm"]
-    assert result["converged"]
-    np.testing.assert_array_equal(result["log_likelihoods"], model.log_likelihoods_)
-    gappy.write_h5ad(tmp_path / "cells.h5ad")
-    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
-    if robust == "entries":
-        assert list(gappy.varm["PCs_clvm_fit"]) == ["mean", "background_mean"]
-        with untouched(again):
-            with pytest.raises(ValueError, match="weighs every value of a cell"):
-                cx.tl.denoise(again, key="clvm")
-            with pytest.raises(ValueError, match="weighs every value of a cell"):
-                cx.tl.project(again, gappy, key="clvm")
-    else:
-        filters = again.varm["PCs_clvm_fit"][["filter_1", "filter_2"]][USED]
-        scores = (np.nan_to_num(X) - model.mean_) @ filters
-        np.testing.assert_allclose(scores, model.transform(np.nan_to_num(X)), atol=1e-9)
-        with untouched(again), pytest.raises(ValueError, match=r"layers\['levels'\] contains NaN"):
-            cx.tl.denoise(again, key="clvm")
-        again.layers["levels"] = np.nan_to_num(again.layers["levels"])
+    message = "weighs every value of a cell"
+    with untouched(gappy):
+        if robust == "entries":
+            with pytest.raises(ValueError, match=message):
+                cx.tl.project(gappy, gappy.copy(), key="clvm")
+        else:
+            message = r"layers\['levels'\] contains NaN"
+        with pytest.raises(ValueError, match=message):
+            cx.tl.denoise(gappy, key="clvm")
+    if robust == "rows":
+        gappy.layers["levels"] = np.nan_to_num(gappy.layers["levels"])
         with pytest.warns(ContrastWarning, match="3 of 12 genes were not in use"):
-            cx.tl.denoise(again, key="clvm")
+            cx.tl.denoise(gappy, key="clvm")

@@ -30,20 +30,6 @@ def embedded(n: int, seed: int = 0) -> AnnData:
     return adata
 
 
-@pytest.mark.slow
-def test_more_cells_than_scanpy_takes_for_few() -> None:
-    """Check that the search of neighbours is exact for many cells.
-
-    From 8,192 cells on, scanpy would use the approximate search of pynndescent by default.
-    """
-    report = cx.get.mixing_report(
-        embedded(9_000), "condition", "cell_type", reps="X_mixed", n_seeds=1, resolution=0.05
-    )
-    assert report.loc["X_mixed", "n_cells"] == 9_000
-    assert report.loc["X_mixed", "transfer"] > 0.99
-    assert abs(report.loc["X_mixed", "mixing_ari"]) < 0.01
-
-
 def test_a_stated_number_of_cells_is_drawn_by_the_seed() -> None:
     adata = embedded(900)
     adata.obs.loc[adata.obs_names[:100], "cell_type"] = None

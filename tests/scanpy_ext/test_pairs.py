@@ -43,17 +43,6 @@ def partners(adata, key="pairs"):
     return pairs.row, pairs.col
 
 
-def test_random_pairs_are_noticed(kang):
-    rng = np.random.default_rng(0)
-    stim = (kang.obs["condition"] == "stim").to_numpy()
-    ends = [rng.choice(np.flatnonzero(side), size=1600) for side in (stim, ~stim)]
-    kang.obsp["random"] = sp.csr_matrix((np.ones(1600), ends), shape=(kang.n_obs, kang.n_obs))
-    with pytest.warns(
-        ContrastWarning, match=r"the leading generalised eigenvalue is 0\.[0-4].*check donors"
-    ):
-        cx.tl.pca_pp(kang, pairs="random")
-
-
 def test_a_cell_type_missing_from_one_condition_is_reported_and_seldom_paired(kang):
     lone = (kang.obs["cell_type"] == "B cells") & (kang.obs["condition"] == "ctrl")
     part = kang[~lone].copy()
@@ -66,16 +55,11 @@ def test_a_cell_type_missing_from_one_condition_is_reported_and_seldom_paired(ka
 
 
 @pytest.mark.parametrize("method", ["pca_pp", "pca_plus"])
-def test_the_difference_between_conditions_goes_and_the_types_stay(design, method):
+def test_a_method_finds_the_pairs_that_match_pairs_finds(design, method):
     options = {"groupby": "condition", "reference": "ctrl", "donor": "donor"}
     getattr(cx.tl, method)(design, **options, n_comps=2)
-    cx.pp.match_pairs(design, *DESIGN, key_added="own")  # defaults are those of `pca_pp`
+    cx.pp.match_pairs(design, *DESIGN, key_added="own")
     assert (design.obsp["own"] != design.obsp["pairs"]).nnz == 0
-    report = cx.get.mixing_report(design, "condition", "cell_type").loc[f"X_{method}"]
-    assert report["silhouette_condition"] < 0.05
-    assert report["silhouette_cell_type"] > 0.5
-    assert report["transfer"] > 0.98
-    assert abs(report["mixing_ari"]) < 0.05
 
 
 def test_real_cells_at_all_defaults(kang):
@@ -191,7 +175,6 @@ def test_wrong_designs_and_options_are_explained(design, untouched):
     with untouched(design):
         for function, arguments, message in [
             (cx.pp.match_pairs, ("condition", "nope"), r"reference='nope'.*'ctrl', 'stim'"),
-            (cx.pp.match_pairs, ("condition", "ctrl", "condition"), "donor and groupby are both"),
             (cx.pp.match_pairs, {"clusters": "cell_type"}, "needs method='clusters'"),
             (cx.pp.match_pairs, {"n_comps": 41}, "from 1 to 40"),
             (cx.pp.match_pairs, {"key_added": "graph"}, "'graph.*scanpy_ext did not write"),
@@ -200,7 +183,6 @@ def test_wrong_designs_and_options_are_explained(design, untouched):
             (cx.tl.pca_pp, (), "no pairs 'pairs'"),
             (cx.tl.pca_pp, {"reference": None}, "reference=None: expected the level"),
             (cx.tl.pca_plus, {"groupby": None, "donor": "donor"}, "groupby is missing"),
-            (cx.tl.pca_pp, {"n_comps": 41}, "n_comps=41"),
         ]:
             options = arguments if isinstance(arguments, dict) else {}
             given = () if options else arguments

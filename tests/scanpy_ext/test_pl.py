@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 import pytest
 import scanpy as sc
 from matplotlib import pyplot as plt
@@ -38,12 +35,6 @@ def close(axes):
     plt.close(axes[0].figure)
 
 
-def test_scanpy_plots_the_embedding(done):
-    ax = sc.pl.embedding(done, basis="cpca", color="condition", show=False)
-    assert ax.get_xlabel() == "cpca1"
-    plt.close(ax.figure)
-
-
 def test_a_failing_plot_closes_its_figure(done, tmp_path):
     with pytest.raises(ValueError, match="palette"):
         cx.pl.cpca_path(done, color="condition", palette="nope")
@@ -64,23 +55,6 @@ def every(done):
     cx.pp.contrast_check(done, **REFERENCE, donor="donor")
     cx.pp.match_pairs(done, "condition", "ctrl", n_comps=3)
     return done
-
-
-def test_twenty_components_have_readable_p_values(done):
-    table = done.uns["significance"] = {"exploratory": True, "unit": "cell"}
-    values = {name: np.linspace(1, 0.1, 20) for name in ("statistic", "null_95", "stability")}
-    table["components"] = pd.DataFrame(
-        values | {"retention": 1.0, "exploratory_p_value": np.linspace(0.01, 1, 20)}
-    )
-    left, _ = cx.pl.significance(done, show=False)
-    figure = left.figure
-    figure.canvas.draw()
-    labels = left.get_xticklabels()
-    assert len(labels) == 20
-    assert all(label.get_rotation() == 0 for label in labels)
-    boxes = [label.get_window_extent() for label in labels]
-    assert not any(a.overlaps(b) for a, b in pairwise(boxes))
-    plt.close(figure)
 
 
 def test_path_has_a_panel_per_representative_and_a_row_per_colour(done):

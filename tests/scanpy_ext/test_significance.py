@@ -8,7 +8,7 @@ import pytest
 from anndata import AnnData
 
 import scanpy_ext as cx
-from contrast_core import CPCA, bootstrap_stability, condition_test
+from contrast_core import CPCA, PCPCA, CPCAStar, bootstrap_stability, condition_test
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 APART = {"foreground": "is_stim", "background": "is_ctrl"}
@@ -23,43 +23,11 @@ def donors(cells):
     return cells
 
 
-@pytest.mark.parametrize("method", ["cpca", "cpca_star", "pcpca"])
-def test_significance_by_donor(donors, method):
-    options = {"method": method, "test_kwargs": FEW | {"strength": 0.1}}
-    cx.tl.significance(donors, donor="donor", **APART, **options)
-    result = donors.uns["significance"]
-    table = result["components"]
-    assert list(table.index) == ["component 1", "component 2"]
-    assert list(table) == [
-        "p_value",
-        "strength",
-        "statistic",
-        "null_median",
-        "null_95",
-        "stability",
-        "retention",
-    ]
-    assert (result["unit"], result["exploratory"]) == ("donor", False)
-    assert (result["n_foreground_units"], result["n_background_units"]) == (4, 4)
-    assert result["n_permutations"] == 70  # the number of ways to choose 4 of 8 donors
-    assert result["smallest_p_value"] == pytest.approx(1 / 70)
-    assert table[["stability", "retention"]].stack().between(0, 1 + 1e-9).all()
-
-
-def test_treated_donors_change_places_with_controls(donors):
-    """Check that relabelling donors detects a shift of all four treated donors."""
-    cx.tl.significance(donors, donor="donor", **REFERENCE, n_comps=1, test_kwargs=FEW)
-    result = donors.uns["significance"]
-    assert result["smallest_p_value"] == pytest.approx(1 / 70)
-    assert result["components"]["p_value"].iloc[0] <= 0.05
-    assert (result["n_foreground_units"], result["n_background_units"]) == (4, 4)
-    few = donors[donors.obs["donor"] != "d7"].copy()  # one treated donor is removed
-    cx.tl.significance(few, donor="donor", **REFERENCE, n_comps=1, test_kwargs=FEW)
-    result = few.uns["significance"]
-    assert (result["n_foreground_units"], result["n_background_units"]) == (3, 4)
-
-
-def test_significance_is_the_cores_condition_test(donors):
+@pytest.mark.parametrize(
+    ("method", "make", "strength"),
+    [("cpca", CPCA, "alpha"), ("cpca_star", CPCAStar, "beta"), ("pcpca", PCPCA, "gamma")],
+)
+def test_significance_is_the_cores_condition_test(donors, method, make, strength):
     front, back = (donors.obs[name].to_numpy() for name in ("is_stim", "is_ctrl"))
     owner = donors.obs["donor"].to_numpy(str)
     data = {
@@ -68,21 +36,42 @@ def test_significance_is_the_cores_condition_test(donors):
         "background_units": owner[back],
         "random_state": 4,
     }
-    arguments = {"strength": 1.0, "n_permutations": 30, "n_resamples": 5, "random_state": 4}
-    model = CPCA(2, alpha=1.0)
+    arguments = {"strength": 0.1, "n_permutations": 30, "n_resamples": 5, "random_state": 4}
+    options = {"donor": "donor", "method": method, "test_kwargs": arguments}
+    model = make(2, **{strength: 0.1})
     for include, design in ((True, REFERENCE), (False, APART)):
-        cx.tl.significance(donors, donor="donor", **design, test_kwargs=arguments)
+        cx.tl.significance(donors, **design, **options)
         core = condition_test(
             model, donors.X[front], include_background=include, n_permutations=30, **data
         )
         found = donors.uns["significance"]["components"]
         np.testing.assert_allclose(found["statistic"], core.statistics)
+        np.testing.assert_allclose(found["p_value"], core.p_values)
+        quantiles = np.quantile(core.null_statistics, [0.5, 0.95], axis=0)
+        np.testing.assert_allclose(found[["null_median", "null_95"]].T, quantiles)
+    np.testing.assert_allclose(found["strength"], core.strengths)
+    assert list(found.index) == ["component 1", "component 2"]
     resampled = bootstrap_stability(model, donors.X[front], n_resamples=5, **data)
     np.testing.assert_allclose(found["stability"], resampled.component_stability)
     np.testing.assert_allclose(found["retention"], resampled.component_retention)
     other, adata = donors[back].copy(), donors[front].copy()
-    cx.tl.significance(adata, donor="donor", background=other, test_kwargs=arguments)
+    cx.tl.significance(adata, background=other, **options)
     pd.testing.assert_frame_equal(adata.uns["significance"]["components"], found)
+
+
+def test_treated_donors_change_places_with_controls(donors):
+    """Check that relabelling donors detects a shift of all four treated donors."""
+    cx.tl.significance(donors, donor="donor", **REFERENCE, n_comps=1, test_kwargs=FEW)
+    result = donors.uns["significance"]
+    assert result["n_permutations"] == 70  # the number of ways to choose 4 of 8 donors
+    assert (result["unit"], result["exploratory"]) == ("donor", False)
+    assert result["smallest_p_value"] == pytest.approx(1 / 70)
+    assert result["components"]["p_value"].iloc[0] <= 0.05
+    assert (result["n_foreground_units"], result["n_background_units"]) == (4, 4)
+    few = donors[donors.obs["donor"] != "d7"].copy()  # one treated donor is removed
+    cx.tl.significance(few, donor="donor", **REFERENCE, n_comps=1, test_kwargs=FEW)
+    result = few.uns["significance"]
+    assert (result["n_foreground_units"], result["n_background_units"]) == (3, 4)
 
 
 def test_designs_that_donors_cannot_test_are_refused(donors, untouched):

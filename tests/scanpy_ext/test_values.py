@@ -50,24 +50,6 @@ def warned(call: Any) -> list[str]:
     return [str(one.message) for one in caught if one.category is ContrastWarning]
 
 
-def test_a_layer_that_denoise_did_not_write_stays(logs: AnnData, untouched: Any) -> None:
-    cx.tl.cpca(logs, **REFERENCE)
-    logs.layers["counts"] = np.ones(logs.shape)
-    with untouched(logs):
-        with pytest.raises(ValueError, match=r"layers\['counts'\] would be replaced"):
-            cx.tl.denoise(logs, layer_added="counts")
-        with pytest.raises(ValueError, match="expected a non-empty string without '/'"):
-            cx.tl.denoise(logs, layer_added="a/b")
-    cx.tl.denoise(logs)
-    first = logs.layers["denoised"].copy()
-    cx.tl.denoise(logs, offset="none")
-    assert not np.allclose(logs.layers["denoised"], first)
-    assert logs.uns["denoise"]["denoised"] == {"key": "cpca", "offset": "none"}
-    del logs.uns["denoise"]
-    with pytest.raises(ValueError, match=r"layers\['denoised'\] would be replaced"):
-        cx.tl.denoise(logs)
-
-
 def test_errors_say_what_to_install() -> None:
     code = (
         "import sys; sys.modules['pandas'] = None\n"

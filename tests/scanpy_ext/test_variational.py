@@ -85,21 +85,3 @@ def test_selection_with_gaps_and_wrong_values(counted, tmp_path):
     assert params["ard"]
     counted.write_h5ad(tmp_path / "cells.h5ad")
     assert anndata.read_h5ad(tmp_path / "cells.h5ad").uns["clvm"]["params"]["sparsity"] == "auto"
-
-
-def test_refused_calls_leave_cells_unchanged(counted, untouched):
-    counted.obs["donor"] = ["a", "b", "c"] * 40
-    as_counts = {"layer": "counts", "noise": "counts"}
-    with untouched(counted):
-        for further, options, message in (
-            ({"inference": "em"}, as_counts, "give inference='vi'"),
-            ({}, {"noise": "counts"}, "whole numbers from 0"),
-            ({"inference": "vi"}, {"within": "donor"}, "does not combine inference='vi' with"),
-            ({"inference": "mcmc"}, {}, "inference='mcmc' is unknown"),
-            ({"sparsity": 1e9}, {}, r"sparsity=1e\+09 leaves no feature"),
-            ({"sparsity": 1e9, "inference": "vi"}, {}, r"sparsity=1e\+09 leaves no feature"),
-            ({"device": "gpu7", "inference": "vi"}, {}, "device='gpu7' is none that torch knows"),
-        ):
-            given = REFERENCE | {"layer": "logs"} | options
-            with pytest.raises(ValueError, match=message):
-                cx.tl.clvm(counted, **given, model_kwargs=further)

@@ -186,26 +186,3 @@ def test_progress_may_stop_the_work(sampling: Any) -> None:
         with pytest.raises(KeyboardInterrupt):
             suppress_background(FILM[:6], EMPTY[:6], sampling=sampling, progress=progress)
         assert seen[-1] == stops
-
-
-@pytest.mark.slow
-def test_cold_atoms(contrast_data: Any) -> None:
-    """Remove the background of 14 shots and measure the noise of an empty area.
-
-    The background of each shot is the probe light of the other shots.
-    """
-    data = np.load(contrast_data / "atoms" / "cold_atoms_14.npz")
-    y, x = np.mgrid[:512, :512]
-    empty = (y - 350) ** 2 + (x - 345) ** 2 < 65**2
-    rough, smooth = [], []
-    for shot in range(14):
-        density = suppressed(
-            data["atoms"][shot : shot + 1],
-            np.delete(data["probe"], shot, axis=0),
-            multiplicative=True,
-            dark=data["dark"],
-        ).denoised[0]
-        rough.append(density[empty].std())
-        smooth.append(gaussian_filter(density, 3)[empty].std())
-    assert np.mean(rough) < 0.085
-    assert np.mean(smooth) < 0.028

@@ -7,7 +7,6 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -36,20 +35,12 @@ def suppressed(image: Any, background: Any, sampling: Any = SMALL) -> Any:
     return np.array([result.denoised, result.removed])
 
 
-def doubled(rows: Any) -> Any:
-    return 2.0 * rows
-
-
 READERS: dict[str, Callable[[Any], Any]] = {
     "Frames.rows": lambda stack: Frames().rows(stack).load(),
-    "Patches.rows": lambda stack: SMALL.rows(stack).load(),
-    "Channels.rows": lambda stack: Channels().rows(stack).load(),
-    "Patches.map": lambda stack: SMALL.map(doubled, stack),
-    "Channels.map": lambda stack: Channels(-1).map(doubled, stack),
+    "Channels.map": lambda stack: Channels(-1).map(lambda rows: 2.0 * rows, stack),
     "block_moments": lambda stack: [m.covariance for m in images.block_moments(SMALL, stack)],
     "suppress_background": lambda stack: suppressed(stack, BEHIND),
     "from another": lambda stack: suppressed(STACK, stack),
-    "of frames": lambda stack: suppressed(stack, BEHIND, Frames()),
 }
 
 
@@ -63,52 +54,33 @@ def _unknown_chunks(stack: Any) -> Any:
     return array
 
 
-def _read_only(stack: Any) -> Any:
-    stack = stack.copy()
-    stack.flags.writeable = False
-    return stack
-
-
 TAKEN: dict[str, Callable[[Any], Any]] = {
     "list of frames": list,
     "nested lists": np.ndarray.tolist,
-    "Fortran order": np.asfortranarray,
-    "read-only": _read_only,
     "masked array, none masked": np.ma.masked_array,
-    "uint8": lambda s: s.astype("u1"),
     "float16": lambda s: s.astype("f2"),
-    "long double": lambda s: s.astype(np.longdouble),
     "big-endian": lambda s: s.astype(">f8"),
     "tensor": _tensor,
     "tensor of bfloat16": lambda s: _tensor(s).bfloat16(),
     "tensor with gradient": lambda s: _tensor(s).requires_grad_(),
-    "tensor, transposed": lambda s: _tensor(s.transpose(0, 2, 1).copy()).mT,
 }
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "None": (lambda s: None, "NoneType None"),
     "words": (lambda s: s.astype(str), "pixels of type.*U32"),
     "masked": (lambda s: np.ma.masked_less(s, 1), "masked"),
     "no height": (lambda s: s[:, :0], "0 x 9|no pixels|no rows|n_samples=0"),
     "NaN": (lambda s: np.where(s < 2, np.nan, s), "NaN"),
-    "NaN in single precision": (lambda s: np.where(s < 2, np.nan, s).astype("f4"), "NaN"),
     "too large": (lambda s: s.astype(int) + 2**60, "whole numbers beyond 2..53"),
     "a name": (lambda s: "film.tif", "str 'film.tif'"),
-    "a generator": (lambda s: (frame for frame in s), "is generator"),
-    "a class": (lambda s: np.ndarray, "is type <class 'numpy.ndarray'>"),
     "ragged": (lambda s: [[1, 2], [3]], r"is list \[\[1, 2\], \[3\]\]"),
-    "objects": (lambda s: s.astype(object), "pixels of type object"),
     "complex": (lambda s: s + 0j, "pixels of type.*complex128.*real part"),
     "sparse tensor": (lambda s: _tensor(s).to_sparse(), "is Tensor"),
-    "dates": (lambda s: s.astype("M8[D]"), "pixels of type datetime64"),
     "sparse": (lambda s: sp.csr_matrix(s[0]), "is csr_matrix"),
-    "frame of words": (lambda s: pd.DataFrame({"a": ["b"] * 9}), "is DataFrame"),
     "one dimension": (lambda s: s[0, 0], "shape"),
-    "no width": (lambda s: s[:, :, :0], "8 x 0|no pixels|no rows|n_samples=0"),
     "unknown chunks": (_unknown_chunks, "compute_chunk_sizes"),
 }
 # Every reader is tested with these kinds. One reader is tested with all other kinds, because
 # all readers check stacks in the same way.
-EVERYWHERE = ("list of frames", "tensor", *list(REFUSED)[:7])
+EVERYWHERE = ("list of frames", "tensor", *list(REFUSED)[:6])
 
 
 def cases(kinds: Any) -> Any:
@@ -135,67 +107,49 @@ def test_invalid_stacks_are_refused_with_a_message(reader: str, kind: str) -> No
 each_sampling = pytest.mark.parametrize("sampling", [SMALL, Frames(), Channels()], ids=repr)
 MASK = np.zeros((8, 9), dtype=bool)
 MASK[:, :5] = True
-MASKS: dict[str, tuple[Any, str]] = {
-    "numbers": (MASK.astype(float), "has dtype float64; expected truth values"),
-    "labels": (MASK + 1, "has dtype int64 and the values 1, 2; expected truth"),
-    "words": (MASK.astype(str), "has dtype <U5"),
-    "ragged": ([[True], [False, True]], "has dtype object"),
-    "a class": (np.ndarray, "has dtype object"),
-    "masked": (np.ma.masked_array(MASK, MASK), "the mask of the stack is a masked array"),
-    "another shape": (MASK.T, r"has shape \(9, 8\)"),
-    "one value": (True, r"has shape \(\)"),
-    "nowhere": (~MASK & MASK, "lies in the mask whole|has shape"),
-}
 
 
-@pytest.mark.parametrize("kind", MASKS)
 @each_sampling
-def test_invalid_masks_are_refused(sampling: Any, kind: str) -> None:
-    mask, words = MASKS[kind]
-    refused(lambda: sampling.rows(STACK, mask), words)
+def test_invalid_masks_are_refused(sampling: Any) -> None:
+    for mask, words in (
+        (MASK.astype(float), "has dtype float64; expected truth values"),
+        (MASK + 1, "has dtype int64 and the values 1, 2; expected truth"),
+        ([[True], [False, True]], "has dtype object"),
+        (np.ma.masked_array(MASK, MASK), "the mask of the stack is a masked array"),
+        (MASK.T, r"has shape \(9, 8\)"),
+        (True, r"has shape \(\)"),
+        (~MASK & MASK, "lies in the mask whole|has shape"),
+    ):
+        refused(lambda mask=mask: sampling.rows(STACK, mask), words)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [list, np.asfortranarray, _tensor, da.from_array, np.int64, lambda mask: np.uint8(255) * mask],
-)
+@pytest.mark.parametrize("make", [list, _tensor, da.from_array, lambda mask: np.uint8(255) * mask])
 def test_masks_of_any_kind_give_the_same(make: Any) -> None:
     mask = make(np.broadcast_to(MASK, STACK.shape).copy())
     np.testing.assert_array_equal(SMALL.rows(STACK, mask).load(), SMALL.rows(STACK, MASK).load())
 
 
-FUNCTIONS: dict[str, tuple[Any, str]] = {
-    "a word": ("mean", "function='mean' cannot be called"),
-    "nothing back": (lambda rows: None, "returned NoneType"),
-    "words back": (lambda rows: rows.astype(str), "type <U32"),
-    "complex numbers": (lambda rows: rows + 0j, "type complex128"),
-    "ragged": (lambda rows: [[1.0], [1.0, 2.0]], "type object"),
-    "a number": (lambda rows: 1.0, r"shape \(\)"),
-    "a vector": (lambda rows: rows[:, 0], "one number a sample"),
-    "too many features": (lambda rows: np.hstack([rows, rows]), "expected real numbers of shape"),
-    "too few samples": (lambda rows: rows[:-1], "expected real numbers of shape"),
-    "masked": (lambda rows: np.ma.masked_less(rows, 2), "returned is a masked array"),
-}
-
-
-@pytest.mark.parametrize("kind", FUNCTIONS)
 @each_sampling
-def test_invalid_results_of_a_mapped_function_are_refused(sampling: Any, kind: str) -> None:
-    function, words = FUNCTIONS[kind]
-    refused(lambda: sampling.map(function, STACK), words)
-
-
-@each_sampling
-def test_valid_results_of_a_mapped_function(sampling: Any) -> None:
-    for function in (np.ndarray.tolist, lambda rows: rows.astype(int), _tensor, np.float32):
-        np.testing.assert_allclose(sampling.map(function, STACK), STACK, rtol=1e-6)
-    for value in (1, True, np.float16(1)):
-        ones = sampling.map(lambda rows, value=value: np.full((len(rows), 1), value), STACK)
-        np.testing.assert_allclose(ones, 1, rtol=1e-6)
+def test_results_of_a_mapped_function(sampling: Any) -> None:
+    for function, words in (
+        ("mean", "function='mean' cannot be called"),
+        (lambda rows: None, "returned NoneType"),
+        (lambda rows: rows + 0j, "type complex128"),
+        (lambda rows: [[1.0], [1.0, 2.0]], "type object"),
+        (lambda rows: rows[:, 0], "one number a sample"),
+        (lambda rows: np.hstack([rows, rows]), "expected real numbers of shape"),
+        (lambda rows: rows[:-1], "expected real numbers of shape"),
+        (lambda rows: np.ma.masked_less(rows, 2), "returned is a masked array"),
+    ):
+        refused(lambda function=function: sampling.map(function, STACK), words)  # type: ignore[misc]
+    for valid in (np.ndarray.tolist, lambda rows: rows.astype(int), _tensor, np.float32):
+        np.testing.assert_allclose(sampling.map(valid, STACK), STACK, rtol=1e-6)
+    ones = sampling.map(lambda rows: np.full((len(rows), 1), True), STACK)
+    np.testing.assert_allclose(ones, 1, rtol=1e-6)
 
 
 KERNEL = cc.KernelCPCA(2, alpha=1.0).fit(STACK.reshape(6, -1), background=BEHIND.reshape(6, -1))
-NO_COUNTS = ["3", None, 2.5, [3], True, np.True_, np.nan, np.inf, 10**400, np.array([1, 2]), 2j, {}]
+NO_COUNTS = ["3", None, 2.5, [3], True, np.nan, 10**400, np.array([1, 2])]
 ARGUMENTS: dict[str, tuple[Callable[[Any], Any], list[Any], str]] = {
     "size": (Patches, [*NO_COUNTS, 0, -1, (), (8,), (8, 2.5), (8, 0), (8, 10**400)], "size"),
     "stride": (lambda v: Patches(4, v), [*NO_COUNTS, 0, -1, 5], "stride"),
@@ -209,12 +163,12 @@ ARGUMENTS: dict[str, tuple[Callable[[Any], Any], list[Any], str]] = {
     ),
     "estimator of weight_maps": (
         lambda v: images.weight_maps(v, (8, 9)),
-        [None, "CPCA", cc.CPCA, KERNEL, cc.SecondMoments, 3, images],
+        [None, "CPCA", cc.CPCA, KERNEL, cc.SecondMoments, 3],
         "estimator=.* has no feature_weights",
     ),
     "frame_shape": (
         lambda v: images.FrameBackgroundRemover(v).fit(STACK, background=BEHIND),
-        [*NO_COUNTS[:9], (8,), (8, 9, 1), (8, 0), (8, 2.5), (8, 10**400)],
+        [*NO_COUNTS[:7], (8,), (8, 9, 1), (8, 0), (8, 2.5), (8, 10**400)],
         "frame_shape",
     ),
 }
@@ -229,7 +183,6 @@ def test_invalid_arguments_are_refused_by_name(name: str) -> None:
 
 def test_integers_of_any_type_are_integers() -> None:
     for kind in (np.int64, np.uint8):
-        assert Patches(kind(4), kind(2)) == SMALL
         assert Patches((kind(4), kind(4)), kind(2)) == Patches((4, 4), 2)
         last = Channels(kind(2)).rows(STACK).load()
         np.testing.assert_array_equal(last, STACK.reshape(-1, 9))

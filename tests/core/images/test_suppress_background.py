@@ -10,13 +10,12 @@ import pytest
 import zarr
 from scipy.ndimage import gaussian_filter
 
-from contrast_core import SecondMoments, load, save
+from contrast_core import SecondMoments
 from contrast_core.datasets import cells_behind_fringes
 from contrast_core.images import (
     Patches,
     StructuredBackgroundRemover,
     suppress_background,
-    weight_maps,
 )
 from contrast_core.images._excerpt import excerpt
 from contrast_core.images._stacks import chunk_side
@@ -26,7 +25,6 @@ from tests.core.images.pictures import (
     cells,
     curtains,
     fringes,
-    noisy,
     relative_error,
     scan_lines,
     scene,
@@ -132,15 +130,6 @@ def test_images_of_any_real_type(dtype: str) -> None:
     np.testing.assert_allclose(result.denoised + result.removed, scaled, atol=1e-4)
 
 
-def test_units_do_not_matter() -> None:
-    plain = suppress_background(IMAGE, MASK, sampling=QUICK)
-    for scale, dtype, tolerance in ((1e-30, "f8", 1e-8), (1e30, "f8", 1e-8), (1e30, "f4", 1e-3)):
-        scaled = suppress_background((scale * IMAGE).astype(dtype), MASK, sampling=QUICK)
-        np.testing.assert_allclose(scaled.denoised / scale, plain.denoised, atol=tolerance)
-    shifted = suppress_background(IMAGE + 1e4, MASK, sampling=QUICK)
-    np.testing.assert_allclose(shifted.denoised, plain.denoised, atol=1e-6)
-
-
 @pytest.mark.parametrize("kind", ["dask", "zarr", "lists"])
 def test_stacks_of_any_kind_share_one_background(kind: str, tmp_path: Any) -> None:
     image, mask = IMAGE[:100, :91], MASK[:100, :91]
@@ -157,67 +146,25 @@ def test_stacks_of_any_kind_share_one_background(kind: str, tmp_path: Any) -> No
         assert again.denoised.shape == stack.shape
 
 
-def test_boxes_of_three_sides_use_depth() -> None:
-    rng = np.random.default_rng(1)
-    clean = np.stack([cells((72, 72), np.random.default_rng(7), empty=40)] * 6)
-    image = noisy(clean, np.stack([stripes((72, 72), rng)] * 6), rng, noise=1.0)
-    mask = np.zeros(image.shape, dtype=bool)
-    mask[:, :40, :40] = True
-    flat = suppress_background(image, mask, sampling=Patches(8, 4)).denoised
-    deep = suppress_background(image, mask, sampling=Patches((2, 8, 8), 2)).denoised
-    assert relative_error(deep, clean, image) < 0.95 * relative_error(flat, clean, image)
-
-
-def test_the_fitted_remover_is_saved_and_shows_where_the_signal_is(tmp_path: Any) -> None:
-    result = suppress_background(IMAGE, MASK, sampling=QUICK)
-    save(result.estimator, tmp_path / "stripes.model")
-    remover = load(tmp_path / "stripes.model")
-    found = QUICK.map(remover.transform, IMAGE) + result.brightness
-    np.testing.assert_allclose(found, result.denoised, atol=1e-12)
-    maps = weight_maps(remover, (8, 8))
-    assert maps.shape == (len(remover.patterns_), 8, 8)
-    np.testing.assert_allclose(abs(maps).max(axis=(1, 2)), 1.0)
-    strength = QUICK.map(lambda rows: remover.strengths(rows)[:, :1], IMAGE)
-    bright = 0.5 * CLEAN.max() < CLEAN
-    assert strength[bright].mean() > 5 * strength[MASK].mean()
-
-
-def test_a_background_that_touches_every_border() -> None:
-    rng = np.random.default_rng(0)
-    clean = np.zeros((96, 120))
-    clean[30:66, 30:90] = cells((36, 60), rng, empty=0)
-    image = noisy(clean, stripes(clean.shape, rng), rng)
-    mask = np.ones(clean.shape, dtype=bool)
-    mask[20:76, 20:100] = False
-    result = suppress_background(image, mask, sampling=QUICK)
-    assert relative_error(result.denoised, clean, image) < 0.6
-
-
 WITH_NAN = np.where(np.arange(131) == 100, np.nan, IMAGE)
 
 
 @pytest.mark.parametrize(
-    ("image", "behind", "error", "words"),
+    ("image", "behind", "words"),
     [
-        (IMAGE, np.ones_like(MASK), ValueError, "True everywhere, so that no place is left"),
-        (IMAGE, 0 * MASK == 1, ValueError, "of the background lies in the mask whole; draw a"),
-        (IMAGE, MASK[:-1], ValueError, r"shape \(139, 131\); the background has shape \(140, 1"),
-        (IMAGE, MASK.T, ValueError, r"shape \(131, 140\); .* needs a mask of shape \(140, 131\)"),
-        (IMAGE[:10], IMAGE, ValueError, r"the image has images of 10 x 131 pixels, in which no"),
-        (IMAGE, IMAGE[:9], ValueError, r"the background has images of 9 x 131 pixels, in which"),
-        (IMAGE, 0 * EMPTY + 0.1, ValueError, r"the background is constant \(none of its"),
-        (0 * IMAGE, MASK, ValueError, "the background is constant"),
-        (WITH_NAN, MASK, ValueError, r"the image has NaN or infinite pixels, first in \["),
-        (IMAGE, WITH_NAN, ValueError, r"the background has NaN or infinite pixels, first in"),
-        (np.dstack([IMAGE] * 3), MASK, ValueError, "Colours or channels in the last axis"),
-        (IMAGE, np.ma.array(IMAGE, mask=MASK), TypeError, "the background is a masked array"),
-        (IMAGE * 1j, MASK, TypeError, "complex128"),
+        (IMAGE, np.ones_like(MASK), "True everywhere, so that no place is left"),
+        (IMAGE, 0 * MASK == 1, "of the background lies in the mask whole; draw a"),
+        (IMAGE, MASK[:-1], r"shape \(139, 131\); the background has shape \(140, 1"),
+        (IMAGE, MASK.T, r"shape \(131, 140\); .* needs a mask of shape \(140, 131\)"),
+        (IMAGE, IMAGE[:9], r"the background has images of 9 x 131 pixels, in which"),
+        (IMAGE, 0 * EMPTY + 0.1, r"the background is constant \(none of its"),
+        (0 * IMAGE, MASK, "the background is constant"),
+        (WITH_NAN, MASK, r"the image has NaN or infinite pixels, first in \["),
+        (np.dstack([IMAGE] * 3), MASK, "Colours or channels in the last axis"),
     ],
 )
-def test_bad_images_are_refused_with_what_to_do(
-    image: Any, behind: Any, error: Any, words: str
-) -> None:
-    with pytest.raises(error, match=words):
+def test_bad_images_are_refused_with_what_to_do(image: Any, behind: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         suppress_background(image, behind)
 
 
@@ -256,12 +203,6 @@ def test_a_background_that_holds_few_windows_is_called_too_small(
         if small:
             assert said[0].value == pytest.approx(height * width / 64)
             assert "windows of 8 x 8 pixels" in said[0].sentence
-
-
-def test_a_constant_image_is_left_empty() -> None:
-    empty = np.random.default_rng(0).normal(size=(40, 40))
-    result = suppress_background(np.full((60, 70), 3.0), empty, sampling=QUICK)
-    assert np.isfinite(result.denoised).all()
 
 
 def test_bright_images_stay_as_bright_and_dark_grounds_become_zero() -> None:

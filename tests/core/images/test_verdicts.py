@@ -1,4 +1,4 @@
-"""Tests of the verdicts about a contrast of images."""
+"""Tests of the verdicts about a contrast of images and about smooth backgrounds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse.linalg import ArpackNoConvergence
+from scipy.ndimage import gaussian_filter
 
 from contrast_core import SecondMoments
+from contrast_core.datasets import cells_behind_fringes
 from contrast_core.images import (
     Channels,
     Frames,
@@ -20,8 +21,18 @@ from contrast_core.images import (
     verdicts,
 )
 from contrast_core.images._blocks import wide_stride
+from contrast_core.images._smooth_background import smooth_background
 from contrast_core.images._verdicts import participation_ratio
-from tests.core.images.pictures import PATTERNS, scene, white
+from tests.core.images.pictures import (
+    PATTERNS,
+    cells,
+    digits_on_photographs,
+    grid,
+    haze,
+    scan_lines,
+    scene,
+    white,
+)
 
 QUICK = Patches(size=8, stride=4)
 
@@ -181,26 +192,6 @@ def test_bad_input(call: Any, error: Any, words: str) -> None:
         call()
 
 
-def test_directions_that_no_iteration_finds_are_decomposed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Check the fallback to LAPACK, which is needed if eigenvalues are close to each other.
-
-    A background of one pattern has such eigenvalues.
-    """
-    image, alone, _ = with_background(PATTERNS["stripes"])
-    sides = [block_moments(Patches(size=9, stride=4), each) for each in (alone, image)]
-    (expected,) = verdicts(*sides)
-
-    def give_up(*_: Any, **__: Any) -> Any:
-        raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
-
-    monkeypatch.setattr("contrast_core.contrast._held_out.eigsh", give_up)
-    (found,) = verdicts(*sides)
-    assert found.kind == expected.kind == "layers probably swapped"
-    assert found.value == pytest.approx(expected.value, rel=0.01)
-
-
 def test_tiles_follow_the_height_and_the_width_of_the_image() -> None:
     """Check windows of 4 x 6 pixels in tiles that are at least three windows high and wide.
 
@@ -213,3 +204,57 @@ def test_tiles_follow_the_height_and_the_width_of_the_image() -> None:
     sides = [(down[y : y + 4], across[x : x + 6]) for y, x in windows]
     whole = [(a[0], b[0]) for a, b in sides if np.ptp(a) == 0 and np.ptp(b) == 0]
     assert sorted(block.n_samples for block in found) == sorted(Counter(whole).values())
+
+
+SHAPE = (170, 180)
+
+
+def test_smooth_backgrounds_are_called_by_name() -> None:
+    hazy, mask, clean = scene(haze, SHAPE, 84)
+    rng = np.random.default_rng(0)
+    uneven = (clean + 0.3) * np.exp(0.5 * haze(SHAPE, rng)) + 0.01 * rng.normal(size=SHAPE)
+    for image, words in ((1 + hazy, "a top-hat filter"), (uneven, "by a flat field")):
+        (verdict,) = suppress_background(image, mask, brightness="keep").verdicts
+        assert (verdict.kind, verdict.severity) == ("smooth background", "instead")
+        assert words in verdict.sentence
+        assert verdict.value > verdict.threshold
+
+
+def test_haze_over_objects_as_smooth_is_not_called_so() -> None:
+    """Check that there is no verdict if a top-hat filter would remove the objects with the haze."""
+    rng = np.random.default_rng(0)
+    image = 3 * haze(SHAPE, rng) + haze(SHAPE, rng)
+    area = haze((90, 90), rng)
+    assert smooth_background(lambda each: 0.5 * each, image, area, None) == (True, ())
+
+
+def test_patterns_of_other_kinds_are_not_examined() -> None:
+    rng = np.random.default_rng(0)
+
+    def refuse(image: Any) -> Any:
+        raise AssertionError("examined")
+
+    for area in (*(each((90, 90), rng) for each in (grid, white, scan_lines)), np.ones((90, 90))):
+        assert smooth_background(refuse, cells(SHAPE, rng), area, None) == (False, ())
+
+
+def test_an_area_over_cells_and_swapped_stacks_are_found_out() -> None:
+    data = cells_behind_fringes((200, 200))
+    over = np.zeros((200, 200), dtype=bool)
+    over[100:190, 100:190] = True
+    (verdict,) = suppress_background(data.image, over).verdicts
+    assert verdict.kind == "background holds signal"
+    assert verdict.value > verdict.threshold
+    film = digits_on_photographs(400)
+    frames, empty = (
+        rows.reshape(-1, 28, 28)[:, ::2, ::2] for rows in (film.foreground, film.background)
+    )
+    (verdict,) = suppress_background(empty, frames, sampling="frames").verdicts
+    assert verdict.kind == "layers probably swapped"
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_a_model_that_finds_nothing_is_compared_with_no_filter(value: float) -> None:
+    fog = gaussian_filter(np.random.default_rng(0).normal(size=(96, 96)), 8)
+    found = smooth_background(lambda image: np.full(image.shape, value), fog, fog, None)
+    assert found == (True, ())
