@@ -164,7 +164,7 @@ def test_the_most_likely_of_several_starts_is_kept() -> None:
     assert principal_angles(five.components_, one.components_).max() < 0.01
 
 
-# The paper's data
+# The likelihood and its steps
 
 
 def likelihood_of(X: Any, Y: Any, k: int, t: int = 2) -> MomentLikelihood:

@@ -289,13 +289,6 @@ def test_five_of_twenty_shared_dimensions_are_found(seed: int, n: int, d: int, s
     assert model.log_likelihoods_[-1] == five.log_likelihoods_[-1]
 
 
-def test_selections_combine() -> None:
-    data = make_motion_sensors(random_state=0)
-    model = fit(data.foreground, data.background, 12, 2, ard=True, sparsity="auto")
-    assert model.shared_loadings_.shape == (23, 5)
-    np.testing.assert_array_equal(model.selected_, INFORMATIVE)
-
-
 def test_nothing_shared_is_found_where_nothing_is() -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(300, 12)), rng.normal(size=(300, 12))

@@ -203,9 +203,6 @@ def test_counts_that_are_zero_or_constant() -> None:
             fit(*data, noise="counts")
 
 
-# Selection
-
-
 # Formats of the data
 
 

@@ -47,12 +47,6 @@ def test_data_of_every_kind(kind: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(model.held_out_loss_, dense.held_out_loss_, atol=1e-4)
 
 
-@pytest.mark.parametrize("n", [2, 3])
-def test_few_rows_will_do(n: int) -> None:
-    X, Y, *_ = ring(n, n)
-    assert np.isfinite(quick().fit(X, background=Y).transform(X)).all()
-
-
 def test_uneven_datasets_and_constant_features_will_do() -> None:
     X, Y, *_ = ring(500, 5)
     X, Y = (np.hstack([rows, np.ones((len(rows), 2))]) for rows in (X, Y))

@@ -249,13 +249,6 @@ def test_arrays_keep_their_numbers_and_their_order_in_memory(dtype: str, tmp_pat
     assert again.components_.flags.writeable
 
 
-def test_the_same_model_makes_the_same_file(tmp_path: Path) -> None:
-    model = MODELS["CPCA-auto"]()
-    for name in ("one", "two"):
-        save(model, tmp_path / name)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
 def test_all_public_models_can_be_saved() -> None:
     public = {
         name

@@ -121,7 +121,7 @@ def test_invalid_reports_are_refused() -> None:
         contrast_report(CPCA(1, alpha="denoise"), X, background=Y, **FEW)
 
 
-# The following tests check the intervals of `bootstrap_stability`.
+# The following test checks the intervals of `bootstrap_stability`.
 
 
 def test_wide_data_have_the_bands_of_all_features() -> None:
