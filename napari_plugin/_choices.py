@@ -19,7 +19,7 @@ from napari_plugin._layers import (
     pixels_of,
     region_of,
 )
-from napari_plugin._pair import Images, Pair, box_of, holds_signal, is_large_enough, sides_of
+from napari_plugin._pair import Images, Pair, box_of, holds_signal, sides_of
 from napari_plugin._parts import Light, Line, row
 from napari_plugin._results import place_in
 from napari_plugin._settings import BoolArray, InputError
@@ -220,13 +220,14 @@ class Choices(Container[Widget]):
             return "Drag a box over an area that shows no signal.", ""
         box = box_of(mask)
         text = f"{sides_of(box)} pixels"
-        if not is_large_enough(box, self._side):
+        n_patches = mask.sum() / self._side**2
+        if n_patches < 4:
             return f"{text}: too small. About 100 x 100 are enough.", "instead"
         corner = (slice(each.start, min(each.stop, each.start + _MOST)) for each in box)
         pixels = np.asarray(pixels_of(layer)[(*place_in(self._viewer, layer), *corner)])
         if holds_signal(pixels):
             return f"{text}: one part differs from the rest. Does it hold signal?", "doubtful"
-        if mask.sum() < 16 * self._side**2:
+        if n_patches < 16:
             return f"{text}: small. A larger box gives a better result.", "doubtful"
         return f"{text}: enough.", "good"
 

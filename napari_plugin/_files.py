@@ -216,11 +216,8 @@ def _tiff_sizes(file: Any) -> dict[str, tuple[float, str]]:
                 sizes[axis] = float(size), names.get(unit, unit)
     elif file.is_imagej and (unit := file.imagej_metadata.get("unit", "")):
         unit = "micrometer" if unit in ("um", "micron", "\\u00B5m") else unit
-        tags = file.pages[0].tags
-        for axis, tag in (("X", "XResolution"), ("Y", "YResolution")):
-            if tag in tags and tags[tag].value[0]:
-                pixels, length = tags[tag].value
-                sizes[axis] = length / pixels, unit
+        for axis, n_per_unit in zip("XY", file.pages[0].resolution, strict=True):
+            sizes[axis] = 1 / (n_per_unit or 1.0), unit
         if "spacing" in file.imagej_metadata:
             sizes["Z"] = float(file.imagej_metadata["spacing"]), unit
     return sizes

@@ -7,9 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from napari.utils.transforms import Affine
 from numpy.typing import NDArray
 
-from contrast_core.images import Frames
 from napari_plugin._files import Calibration
 from napari_plugin._model import Outcome, display_range, removed, taken
 from napari_plugin._pair import Images, sliceable
@@ -22,7 +22,7 @@ KEY = "contrast-suite"
 """Key of the plugin's entries in the metadata of layers."""
 
 _SPATIAL = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
-_LOOK = ("colormap", "blending", "gamma", "opacity", "interpolation2d")
+_OWN = ("name", "metadata", "visible", "contrast_limits", "multiscale", "rgb")
 _CHANNELS = ("c", "ch", "channel", "channels", "colour", "color", "wavelength")
 _FEW = 4  # an unnamed axis of at most this length probably holds channels
 
@@ -160,13 +160,16 @@ def _drawn(layer: Image, shapes: Any, shape: tuple[int, ...]) -> BoolArray:
     return mask
 
 
-def _to_world(layer: Any) -> NDArray[np.float64]:
-    """Return the matrix (ndim + 1, ndim + 1) that maps a layer's pixels to world coordinates."""
-    found, origin = np.eye(layer.ndim + 1), np.array(layer.data_to_world(np.zeros(layer.ndim)))
-    found[:-1, -1] = origin
-    for axis, step in enumerate(np.eye(layer.ndim)):
-        found[:-1, axis] = layer.data_to_world(step) - origin
-    return found
+def _world_of(layer: Any) -> Affine:
+    """Return the map from a layer's pixels to world coordinates."""
+    return layer.affine.compose(_physical_of(layer))
+
+
+def _physical_of(layer: Any) -> Affine:
+    """Return the map from a layer's pixels to its physical coordinates."""
+    return Affine(
+        scale=layer.scale, rotate=layer.rotate, shear=layer.shear, translate=layer.translate
+    )
 
 
 def _between(one: Any, other: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -174,9 +177,15 @@ def _between(one: Any, other: Any) -> tuple[NDArray[Any], NDArray[Any]]:
 
     The map consists of a matrix (2, 2) and a shift (2,).
     """
-    start, end = (_to_world(each)[-3:, [-3, -2, -1]] for each in (one, other))
+    start, end = (_world_of(each).affine_matrix[-3:, -3:] for each in (one, other))
     found = np.linalg.solve(end, start)
     return found[:2, :2], found[:2, 2]
+
+
+def look_of(layer: Image, start: Any) -> dict[str, Any]:
+    """Return keywords for a layer that looks like another, and shows its crop from `start` on."""
+    keywords = {k: v for k, v in layer.as_layer_data_tuple()[1].items() if k not in _OWN}
+    return keywords | {"translate": _physical_of(layer)(start)}
 
 
 def place_of(layer: Image, channel: Channel | None = None) -> dict[str, dict[str, Any]]:
@@ -190,67 +199,49 @@ def place_of(layer: Image, channel: Channel | None = None) -> dict[str, dict[str
     if channel is not None:
         first[channel.axis], lengths[channel.axis] = channel.number, 1
     # Along the axes of frames, one pixel of the weights layer covers all frames.
-    matrix, affine = _to_world(layer), np.eye(layer.ndim + 2)
-    affine[1:-1, 1:-1] = matrix[:-1, :-1] * lengths
-    affine[1:-1, -1] = (matrix @ [*(first + (lengths - 1) / 2), 1])[:-1]
+    world, affine = _world_of(layer), np.eye(layer.ndim + 2)
+    affine[1:-1, 1:-1] = world.linear_matrix * lengths
+    affine[1:-1, -1] = world(first + (lengths - 1) / 2)
     weights = {
         "affine": affine,
         "units": ("pixel", *layer.units),
         "axis_labels": ("component", *layer.axis_labels),
     }
-    placed = _moved_to(layer, first)
-    return {"weights": weights, "removed": placed, "denoised": placed | _look(layer)}
+    return {"weights": weights, "denoised": look_of(layer, first)}
 
 
-def _look(layer: Image) -> dict[str, Any]:
-    return {key: getattr(layer, key) for key in _LOOK}
+def layer_data(
+    outcome: Outcome, places: dict[str, dict[str, Any]]
+) -> dict[str, tuple[Any, dict[str, Any]]]:
+    """Return the data and the keywords of each result layer, by kind of result.
 
-
-def _moved_to(layer: Image, start: Any) -> dict[str, Any]:
-    """Return the placement of a crop of a layer, given the pixel at which the crop starts."""
-    from napari.utils.transforms import Affine
-
-    moved = Affine(
-        scale=layer.scale, rotate=layer.rotate, shear=layer.shear, translate=layer.translate
-    )(start)
-    return {key: getattr(layer, key) for key in _SPATIAL} | {"translate": tuple(moved)}
-
-
-def layer_data(outcome: Outcome) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Return the data and the display keywords of each result layer, by kind of result.
-
-    The weights of all components form one layer, of shape (k, 1, height, width) if the images have
-    shape (time, height, width). If the shape were (k, height, width), components and frames would
-    share one slider, and frame 3 would show component 3. Separate layers for the k components
-    would crowd the list of layers.
+    `places` comes from `place_of`. The weights of all components form one layer, of shape
+    (k, 1, height, width) if the images have shape (time, height, width). If the shape were
+    (k, height, width), components and frames would share one slider, and frame 3 would show
+    component 3. Separate layers for the k components would crowd the list of layers.
     """
     images, task = outcome.task.pair.foreground, outcome.task
-    whole = isinstance(task.samples, Frames)
-    density = task.settings.absorbed and whole
+    density, look = outcome.is_density, places["denoised"]
     found: dict[str, tuple[Any, dict[str, Any]]] = {}
     if (maps := outcome.maps) is not None:
-        top = 1.0
-        if whole:
+        if outcome.has_components:
+            top, place = 1.0, places["weights"]
             maps = maps.reshape(len(maps), *[1] * (len(images.shape) - 2), *maps.shape[1:])
         else:
             top = float(np.percentile(maps.flat[:: max(1, maps.size // 2**16)], 99.5)) or 1.0
+            place = {key: look[key] for key in _SPATIAL}
         signed = bool(maps.min() < 0)
-        found["weights"] = (
-            maps,
-            {
-                "contrast_limits": (-top if signed else 0.0, top),
-                "colormap": "PiYG" if signed else "magma",
-            },
-        )
+        limits = {"contrast_limits": (-top if signed else 0.0, top)}
+        found["weights"] = maps, place | limits | {"colormap": "PiYG" if signed else "magma"}
     plane = taken(np.asarray(images.data[task.place]), outcome.plane, is_density=density)
     limits = {"contrast_limits": display_range(plane)}
-    found["removed"] = removed(images, outcome.denoised, is_density=density), limits
-    found["denoised"] = outcome.denoised, {"contrast_limits": outcome.shown}
+    found["removed"] = removed(images, outcome.denoised, is_density=density), look | limits
+    found["denoised"] = outcome.denoised, look | {"contrast_limits": outcome.shown}
     return found
 
 
 def preview_layer(layer: Image, start: list[int], found: Any) -> tuple[Any, dict[str, Any]]:
     """Return the pixels of a preview, and the keywords that place it at the pixel `start`."""
     data = found.reshape(*[1] * (layer.ndim - 2), *found.shape[-2:])
-    keywords = {"name": f"{layer.name} preview", "multiscale": False, "rgb": False}
-    return data, keywords | _look(layer) | _moved_to(layer, start)
+    name = f"{layer.name} preview"
+    return data, look_of(layer, start) | {"name": name, "multiscale": False, "rgb": False}

@@ -121,6 +121,11 @@ class Outcome:
         """Whether the maps are weights of components."""
         return self.maps is not None and isinstance(self.solution.samples, Frames)
 
+    @property
+    def is_density(self) -> bool:
+        """Whether the denoised images are optical densities."""
+        return self.task.settings.absorbed and isinstance(self.task.samples, Frames)
+
     def described(self) -> dict[str, Any]:
         """Return a description of how the result was made, for the metadata of its layers."""
         pair, solution = self.task.pair, self.solution

@@ -23,7 +23,6 @@ from napari_plugin._settings import (
     progress_of,
 )
 
-_FEWEST_WINDOWS = 64
 _MOST_READ = 2**24  # largest number of background pixels that are read
 _FAR = 8.0  # least distance of a differing tile from the median, in median absolute deviations
 
@@ -163,11 +162,6 @@ def check(pair: Pair, samples: Samples, settings: Settings) -> None:
                 f"{each.name!r} has pixels that are not plain intensities. Choose a layer of "
                 "intensities, such as the magnitude of complex pixels."
             )
-        if isinstance(samples, Frames) and each.n_images < 2:
-            raise InputError(
-                f"{each.name!r} is a single image. Whole frames are compared over a film or "
-                "stack; for a single image choose small patches under Compare."
-            )
     if pair.background is None and mask is None:
         raise InputError(
             "It is not known where the background is alone. Press Draw a box and draw one over an "
@@ -190,17 +184,10 @@ def check(pair: Pair, samples: Samples, settings: Settings) -> None:
         if min(n_signal, n_background) < 4:
             raise InputError(
                 f"There are {n_signal} frames with signal and {n_background} of background; at "
-                "least 4 of each are needed, and some hundreds are better. Compare small patches "
-                "instead, or take more frames."
+                "least 4 of each are needed, and some hundreds are better. Take more frames, or "
+                "choose small patches under Compare."
             )
         most = min(most, images.n_images - 1)
-    elif mask is not None and not pair.masks_frames:
-        box, side = box_of(mask), max(samples.sides)
-        if not is_large_enough(box, samples.sides[-1]):
-            raise InputError(
-                f"The background area is {sides_of(box)} pixels, too small for patches of {side} x "
-                f"{side}. Draw a larger one; about 100 x 100 pixels are enough."
-            )
     if settings.method != "automatic" and not 1 <= settings.n_components <= most:
         raise InputError(
             f"{settings.n_components} components are to be kept, but {images.name!r} allows 1 to "
@@ -230,12 +217,6 @@ def box_of(mask: BoolArray) -> tuple[slice, slice]:
 def sides_of(box: tuple[slice, slice]) -> str:
     """Return the height and width of a box as text."""
     return " x ".join(str(side.stop - side.start) for side in box)
-
-
-def is_large_enough(box: tuple[slice, slice], side: int) -> bool:
-    """Return whether a box contains enough patches of this side length to fit a model."""
-    sides = tuple(each.stop - each.start for each in box)
-    return min(sides) >= side and n_windows(sides, side, 1) >= _FEWEST_WINDOWS
 
 
 def holds_signal(box: NDArray[Any]) -> bool:

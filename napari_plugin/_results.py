@@ -29,7 +29,7 @@ class Shown:
     outcome : Outcome
     source : napari.layers.Image
     places : dict
-        Keywords that place each kind of result on the source, see `place_of`.
+        Keywords that place results on the source, see `place_of`.
     data : dict
         Data and keywords of each kind of result, see `layer_data`.
     layers : dict
@@ -106,8 +106,6 @@ class Results:
         outcome, dims = shown.outcome, self._viewer.dims
         _keep_ready(outcome)
         data, keywords = shown.data[kind]
-        by_pixel = kind == "weights" and not outcome.has_components
-        keywords = shown.places["removed" if by_pixel else kind] | keywords
         used, n_axes, point = dims.last_used, dims.ndim, dims.point
         # The layer is hidden at first, because napari would read the first image of a visible layer
         # at once.

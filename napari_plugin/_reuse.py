@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from magicgui.widgets import PushButton
+from magicgui.widgets import PushButton, show_file_dialog
 from psygnal import Signal
-from qtpy.QtWidgets import QApplication, QFileDialog
+from qtpy.QtWidgets import QApplication
 
 from napari_plugin._files import export
 from napari_plugin._layers import calibration_of
@@ -19,7 +17,7 @@ from napari_plugin._runner import Job
 from napari_plugin._saved import ENDING, apply_to_folder, as_python, load_model, save_model
 from napari_plugin._solve import Solution
 
-_IMAGES = "OME-TIFF (*.ome.tif);;OME-Zarr (*.ome.zarr)"
+_IMAGES = "OME-TIFF or OME-Zarr (*.ome.tif *.ome.zarr)"
 _MODELS = f"Model (*{ENDING})"
 
 
@@ -45,7 +43,7 @@ class Reuse(Section):
         self._results = results
         self.path: Path | None = None
         """File of the loaded model, or None while models are fitted."""
-        self.export = PushButton(text="Export…", tooltip="As OME-TIFF or OME-Zarr, with its scale")
+        self.export = PushButton(text="Export…", tooltip="With its scale, as .ome.tif or .ome.zarr")
         self.script = PushButton(text="Copy as Python", tooltip="A script that does the same")
         self.save = PushButton(text="Save model…")
         self.load = PushButton(
@@ -77,7 +75,7 @@ class Reuse(Section):
             return
         layer = shown.layers["denoised"]
         name = f"{layer.name}.ome.tif"
-        path = self.ask(QFileDialog.getSaveFileName, "Export the result", name, _IMAGES)
+        path = self.ask("w", "Export the result", name, _IMAGES)
         if path is not None:
             run = partial(export, layer.data, path, calibration_of(layer))
             done = partial(self.said.emit, f"Written to {path}.")
@@ -97,9 +95,7 @@ class Reuse(Section):
 
     def _on_save(self) -> None:
         shown = self._results.current
-        path = self.ask(
-            QFileDialog.getSaveFileName, "Save the model", f"background{ENDING}", _MODELS
-        )
+        path = self.ask("w", "Save the model", f"background{ENDING}", _MODELS)
         if path is None or shown is None:
             return
         solution = shown.outcome.solution
@@ -119,7 +115,7 @@ class Reuse(Section):
             self.said.emit("The saved model is unloaded; choose a background.")
         else:
             kinds = f"{_MODELS};;All files (*)"
-            self.set_path(self.ask(QFileDialog.getOpenFileName, "Load a model", "", kinds))
+            self.set_path(self.ask("r", "Load a model", "", kinds))
 
     def set_path(self, path: Path | None) -> None:
         """Apply this saved model from now on; if `path` is None, fit models again."""
@@ -134,9 +130,8 @@ class Reuse(Section):
                 "image of a folder."
             )
             return
-        folder = QFileDialog.getExistingDirectory
-        source = self.ask(folder, "Folder of images")
-        target = source and self.ask(folder, "Folder for the results")
+        source = self.ask("d", "Folder of images")
+        target = source and self.ask("d", "Folder for the results")
         if source is None or target is None:
             return
 
@@ -149,18 +144,17 @@ class Reuse(Section):
         run = partial(apply_to_folder, self.path, source, target)
         self.begun.emit(Job(run, done, self.failed.emit))
 
-    def ask(self, dialog: Callable[..., Any], *arguments: str) -> Path | None:
+    def ask(self, mode: str, title: str, name: str = "", kinds: str = "") -> Path | None:
         """Ask the user for a file or folder; return None if the dialog was cancelled.
 
         Parameters
         ----------
-        dialog : callable
-            One of the static functions of `QFileDialog`.
-        *arguments : str
-            The dialog's title, and for files the default name and the kinds of files.
+        mode : {"r", "w", "d"}
+            Whether the path of a file to read, of a file to write or of a folder is wanted.
+        title : str
+            Title of the dialog.
+        name, kinds : str
+            For files: the suggested name, and the kinds of files that are listed.
         """
-        found = dialog(self.native, *arguments)
-        text, kind = (found, "") if isinstance(found, str) else found
-        if text and ".ome.zarr" in kind and not text.endswith("zarr"):
-            text = text.removesuffix(".ome.tif") + ".ome.zarr"
-        return Path(text) if text else None
+        found = show_file_dialog(mode, title, name, kinds, self.native)
+        return Path(found) if found else None

@@ -16,11 +16,27 @@ from contrast_core import load, save
 from contrast_core.images import Frames, Patches
 from napari_plugin._files import FORMATS, export, opened
 from napari_plugin._model import as_lazy
-from napari_plugin._pair import Images, Pair, box_of
-from napari_plugin._settings import InputError, Report, Settings, no_report
+from napari_plugin._pair import Images, Pair
+from napari_plugin._settings import BoolArray, InputError, Report, Settings, no_report
 from napari_plugin._solve import CLASSES, Solution
 
 ENDING = ".contrast"
+
+_HEAD = [
+    "import base64",
+    "import zlib",
+    "from functools import reduce",
+    "",
+    "import napari",
+    "import numpy as np",
+    "",
+    "import contrast_core",
+    "from contrast_core import SecondMoments",
+    "from contrast_core.images import Frames, Patches, block_moments, suppress_background",
+    "",
+    "viewer = napari.current_viewer()",
+]
+"""The first lines of every script."""
 
 
 def save_model(solution: Solution, path: Path) -> tuple[Path, bool]:
@@ -118,13 +134,8 @@ def apply_to_folder(
                 images = Images(path.name, data)
                 lazy = as_lazy(load_model(model, images.shape), images, told)
                 export(lazy, target / f"{name}{ending}", calibration, told)
-        except InputError as error:
+        except (OSError, ValueError, IndexError) as error:
             failures.append(f"{path.name}: {error}")
-        except OSError as error:
-            why = error.strerror or error
-            failures.append(f"{path.name}: could not be read or written ({why}).")
-        except (ValueError, IndexError):
-            failures.append(f"{path.name}: could not be read as images.")
     return tuple(failures)
 
 
@@ -139,75 +150,45 @@ def _stem(name: str) -> str:
 
 def as_python(pair: Pair, solution: Solution) -> str:
     """Return a script that computes ``denoised`` from the viewer's layers."""
-    make = _removal if solution.settings.method == "automatic" else _projection
-    imports, lines = make(pair, solution)
-    mask = [f"background = {pair.behind.code()}"] if pair.mask is None else _mask(pair.mask)
-    head = ["import numpy as np", "import napari", *imports]
-    head += ["", "viewer = napari.current_viewer()", f"image = {pair.foreground.code()}", *mask, ""]
-    return "\n".join([*head, *lines, ""])
-
-
-def _removal(pair: Pair, solution: Solution) -> tuple[list[str], list[str]]:
-    """Return the imports and the other lines of a script for the automatic method."""
     settings, samples = solution.settings, solution.samples
-    patches = isinstance(samples, Patches)
-    behind = "np.asarray(image)[background]" if pair.masks_frames and patches else "background"
-    options = ["image", behind, f"sampling={samples!r}" if patches else 'sampling="frames"']
-    for is_chosen, option in (
-        (patches and settings.brightness != "auto", f"brightness={settings.brightness!r}"),
-        (settings.constant_strength, 'background_strength="constant"'),
-        (settings.absorbed, "multiplicative=True"),
-    ):
-        options += [option] if is_chosen else []
-    names = "Patches, suppress_background" if patches else "suppress_background"
-    lines = [f"result = suppress_background({', '.join(options)})", "denoised = result.denoised"]
-    return [f"from contrast_core.images import {names}"], lines
-
-
-def _projection(pair: Pair, solution: Solution) -> tuple[list[str], list[str]]:
-    """Return the imports and the other lines of a script for a projection."""
-    settings, samples = solution.settings, solution.samples
-    kind, parameter, _ = CLASSES[settings.method]
-    foreground, behind, name = "image", "background", kind.__name__
-    if pair.mask is not None:
-        behind = "image, background"
-    if isinstance(samples, Patches):
-        if pair.masks_frames:
-            behind = "np.asarray(image)[background]"
-        imports = [
-            "from functools import reduce",
-            f"from contrast_core import {name}, SecondMoments",
+    foreground, behind = "image", "background"
+    if pair.masks_frames and isinstance(samples, Patches):
+        behind = "np.asarray(image)[background]"
+    if settings.method == "automatic":
+        options = [f"{key}={value!r}" for key, value in settings.options(samples).items()]
+        lines = [
+            f"result = suppress_background(image, {behind}, {', '.join(options)})",
+            "denoised = result.denoised",
         ]
-        imports += ["from contrast_core.images import Patches, block_moments"]
-        rows = "reduce(SecondMoments.merge, block_moments(sampling, {}))"
     else:
-        if pair.masks_frames:
-            foreground = "image, ~background"
-        imports = [f"from contrast_core import {name}", "from contrast_core.images import Frames"]
-        rows = "sampling.rows({})"
-    strength = float(solution.estimator.strength_)
-    return imports, [
-        f"sampling = {samples!r}",
-        f"model = {name}({settings.n_components}, {parameter}={strength!r})",
-        f"model.fit({rows.format(foreground)}, background={rows.format(behind)})",
-        'denoised = sampling.map(lambda rows: model.denoise(rows, offset="difference"), image)',
-    ]
+        kind, parameter, _ = CLASSES[settings.method]
+        name, strength = kind.__name__, float(solution.estimator.strength_)
+        rows = "reduce(SecondMoments.merge, block_moments(sampling, {}))"
+        if isinstance(samples, Frames):
+            rows = "sampling.rows({})"
+            foreground += ", ~background" if pair.masks_frames else ""
+        behind = f"image, {behind}" if pair.mask is not None and "image" not in behind else behind
+        lines = [
+            f"sampling = {samples!r}",
+            f"model = contrast_core.{name}({settings.n_components}, {parameter}={strength!r})",
+            f"model.fit({rows.format(foreground)}, background={rows.format(behind)})",
+            'denoised = sampling.map(lambda rows: model.denoise(rows, offset="difference"), image)',
+        ]
+    mask = [f"background = {pair.behind.code()}"] if pair.mask is None else _mask(pair.mask)
+    return "\n".join([*_HEAD, f"image = {pair.foreground.code()}", *mask, "", *lines, ""])
 
 
-def _mask(mask: np.ndarray) -> list[str]:
+def _mask(mask: BoolArray) -> list[str]:
     """Return lines of code that make a mask: a box from slices, other shapes from packed bits."""
-    zeros = f"background = np.zeros({mask.shape}, dtype=bool)"
-    if mask.ndim == 1 and np.ptp(numbers := np.flatnonzero(mask)) + 1 == len(numbers):
-        return [zeros, f"background[{numbers[0]}:{numbers[-1] + 1}] = True"]
-    if mask.ndim == 2 and mask[box_of(mask)].all():
-        rows, columns = box_of(mask)
-        where = f"{rows.start}:{rows.stop}, {columns.start}:{columns.stop}"
-        return [zeros, f"background[{where}] = True"]
+    box = tuple(slice(int(each.min()), int(each.max()) + 1) for each in np.nonzero(mask))
+    if mask[box].all():
+        where = ", ".join(f"{each.start}:{each.stop}" for each in box)
+        return [
+            f"background = np.zeros({mask.shape}, dtype=bool)",
+            f"background[{where}] = True",
+        ]
     packed = b85encode(zlib.compress(np.packbits(mask).tobytes(), 9)).decode()
     return [
-        "import base64",
-        "import zlib",
-        "",
         "# The marked area, a bit for each pixel.",
         f'packed = "{packed}"',
         "bits = np.frombuffer(zlib.decompress(base64.b85decode(packed)), dtype=np.uint8)",

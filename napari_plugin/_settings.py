@@ -100,6 +100,17 @@ class Settings:
     absorbed: bool = False
     brightness: Brightness = "auto"
 
+    def options(self, samples: Samples) -> dict[str, Any]:
+        """Return the options of `suppress_background` for the automatic method."""
+        if isinstance(samples, Frames):
+            return {"sampling": "frames", "multiplicative": self.absorbed}
+        strength = "constant" if self.constant_strength else "auto"
+        return {
+            "sampling": samples,
+            "brightness": self.brightness,
+            "background_strength": strength,
+        }
+
 
 def strength(automatic: float, suppression: float, *, largest: float = math.inf) -> float:
     """Return the contrast strength at a position of the slider.

@@ -259,22 +259,19 @@ def fit(
 def _automatic(
     pair: Pair, samples: Samples, settings: Settings, report: Report, part: Images
 ) -> Solution:
-    options: dict[str, Any] = {"progress": progress_of(report), "brightness": settings.brightness}
+    options = settings.options(samples) | {"progress": progress_of(report)}
     n_features, n_used = 1, None
     if isinstance(samples, Frames):
         image, n_used = pair.foreground.frames(pair.signal, _MOST_VALUES, report)
         background, _ = pair.behind.frames(pair.mask, _MOST_BEHIND, report)
-        options |= {"sampling": "frames", "multiplicative": settings.absorbed}
         corner = image[:1]
         if not settings.absorbed and image[0].size <= SMALL_FRAME:
             n_features = image[0].size
     else:
         image = part.data
         background, options["background_mask"] = pair.background_alone(report)
-        options |= {
-            "sampling": "patches" if samples == Patches() else samples,
-            "background_strength": "constant" if settings.constant_strength else "auto",
-        }
+        if samples == Patches():  # the core may choose other windows
+            options["sampling"] = "patches"
         first = (0,) * (len(part.shape) - 2)
         corner = np.asarray(image[(*first, slice(_CORNER), slice(_CORNER))])
     if n_features > LONGEST_HERE:  # the fit runs in another process, which cannot report progress

@@ -199,7 +199,7 @@ class ContrastiveDenoising(Container[Widget]):
             found = []
             for task, places in tasks:
                 outcome = run(task, report)
-                found.append(Shown(outcome, layer, places, layer_data(outcome)))
+                found.append(Shown(outcome, layer, places, layer_data(outcome, places)))
                 report(0, 1, "Showing")
             return found
 
@@ -412,7 +412,7 @@ class ContrastiveDenoising(Container[Widget]):
             found = []
             for each, place in zip(shown, places, strict=True):
                 outcome = moved(each.outcome, settings, place, report)
-                found.append((each, outcome, layer_data(outcome)))
+                found.append((each, outcome, layer_data(outcome, each.places)))
             return found
 
         self._move = Job(work, self._on_moved, self._fail)
