@@ -14,7 +14,7 @@ from contrast_core._validation import (
     MatrixLike,
     check_same_features,
 )
-from contrast_core.moments import is_moments
+from contrast_core.moments import PairMoments, is_moments
 from contrast_core.rows import Rows, rows_of
 
 Offset: TypeAlias = Literal["foreground", "difference", "none"]
@@ -54,6 +54,35 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             first_name="the fit",
         )
         return rows
+
+    def fit_transform(self, X: MatrixLike, y: object = None, **options: Any) -> FloatArray:
+        """Fit, then return the scores of the rows of X.
+
+        Parameters
+        ----------
+        X : as for `fit`
+            Rows. X cannot be moments, because moments have no rows to transform.
+        y : ignored
+        **options
+            Further arguments of `fit`, such as ``background=`` or ``positive=``.
+
+        Returns
+        -------
+        ndarray of shape (n, n_components)
+
+        Raises
+        ------
+        TypeError
+            If X is moments instead of rows.
+        """
+        if is_moments(X) or isinstance(X, PairMoments):
+            raise TypeError(
+                f"fit_transform got {type(X).__name__}, which hold no rows to transform; call fit "
+                "with the moments, then transform with the data."
+            )
+        fitted: Any = self.fit(X, y, **options)  # type: ignore[attr-defined]
+        scores: FloatArray = fitted.transform(X)
+        return scores
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -236,41 +265,9 @@ class LinearEmbedding(Embedding):
 
 
 class BackgroundMixin:
-    """Mixin that routes the argument `background` through pipelines and adds `fit_transform`."""
+    """Mixin that routes the argument `background` of `fit` through pipelines."""
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
-
-    def fit_transform(
-        self, X: MatrixLike, y: object = None, *, background: Any = None, **options: Any
-    ) -> FloatArray:
-        """Fit, then return the scores of the foreground rows.
-
-        Parameters
-        ----------
-        X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
-            Foreground and background rows, as for `fit`. X cannot be moments, because moments have
-            no rows to transform.
-        y : ignored
-        **options
-            Further arguments of `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n, n_components)
-
-        Raises
-        ------
-        TypeError
-            If X is moments instead of rows.
-        """
-        if is_moments(X):
-            raise TypeError(
-                f"fit_transform got {type(X).__name__}, which hold no rows to transform; call fit "
-                "with the moments, then transform with the data."
-            )
-        fitted: Any = self.fit(X, y, background=background, **options)  # type: ignore[attr-defined]
-        scores: FloatArray = fitted.transform(X)
-        return scores
 
 
 def check_not_positional(X: object, y: object) -> None:

@@ -159,13 +159,13 @@ def nearby_component(
     r"""Return the leading eigenpair of a matrix near one that is known, without a proof.
 
     Use it for statistics that are compared with one another, such as those of relabelled data, but
-    not for final results. The relative error of the eigenvalue is the square of the error of the
-    eigenvector: about 1e-14 in double and 1e-6 in single precision.
+    not for final results. The relative error of the eigenvalue is about 1e-14, the square of the
+    error of the eigenvector.
 
     Parameters
     ----------
     x : ndarray of shape (D, D)
-        Symmetric matrix in double or single precision.
+        Symmetric matrix.
     y : ndarray of shape (D, D), optional
         If given, the largest ratio :math:`v^\top X v / v^\top (Y + \tau I) v` is searched for.
     ridge : float
@@ -176,19 +176,12 @@ def nearby_component(
         Largest number of columns that may be multiplied.
     """
     pencil = Pencil(x, y)
-
-    def multiply(columns: FloatArray) -> list[FloatArray]:
-        return [part.astype(np.float64) for part in pencil.multiply(columns.astype(x.dtype))]
-
     block = random_block(len(x), 1 + EXTRA) if start is None else start
-    space = SearchSpace(multiply, block, 120)
-    diagonals = [part.diagonal().astype(np.float64) for part in pencil.matrices]
+    space = SearchSpace(pencil.multiply, block, 120)
+    diagonals = [part.diagonal() for part in pencil.matrices]
     # extra=0: only the wanted pair has to converge, not the next one.
     stage = by_diagonal(*_two(diagonals), patience=100, extra=0)
-    # In single precision, rounding prevents errors below about 1e-4. With a tolerance of 1e-3, one
-    # search of twenty stopped at the second eigenpair, whose value was lower by 1%.
-    sine = 1e-7 if x.dtype == np.float64 else 3e-4
-    return _searched(space, 1, [stage], budget, None if y is None else ridge, sine)
+    return _searched(space, 1, [stage], budget, None if y is None else ridge, sine=1e-7)
 
 
 def _searched(

@@ -17,7 +17,6 @@ from contrast_core._validation import (
     check_generator,
 )
 from contrast_core.feedback import Progress
-from contrast_core.moments import FeatureMoments
 from contrast_core.significance._deflation import Deflation
 from contrast_core.significance._estimators import (
     check_estimator,
@@ -28,10 +27,6 @@ from contrast_core.significance._permutation import PermutationTest
 from contrast_core.significance._relabellings import Relabellings
 from contrast_core.significance._statistic import Statistic
 from contrast_core.significance._units import TwoSamples, Units, two_samples
-from contrast_core.solve import LIMITS
-
-_SINGLE = 1e-15, 1e15  # range of total variances for which single precision is accurate enough
-_ROUNDING = 1e-5  # relative error of statistics in single precision
 
 
 def condition_test(
@@ -125,7 +120,7 @@ def condition_test(
 
     Rows without units are stored as a dense matrix. The moments of every donor are computed once,
     and each relabelling is then one small eigenproblem. The moments take (number of units) times
-    D^2 numbers, which are stored in single precision from 700 features on.
+    D^2 numbers.
 
     References
     ----------
@@ -168,8 +163,7 @@ def condition_test(
             pooled=include_background,
         ).find(len(fitted.components_))
         null = relabellings.statistics(deflated.statistics, rng, progress)
-    rounding = _ROUNDING if together.is_single else 1e-9
-    return PermutationTest.from_statistics(relabellings, deflated, null, rounding)
+    return PermutationTest.from_statistics(relabellings, deflated, null)
 
 
 def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
@@ -191,12 +185,7 @@ def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
 
 def _units(samples: TwoSamples) -> Units:
     """Stack the units of both datasets, and centre the two parts of each donor."""
-    both = samples.foreground, samples.background
-    single = both[0].rows.shape[1] >= LIMITS.iterated and all(
-        _SINGLE[0] < FeatureMoments.from_data(sample.rows).variance.sum() < _SINGLE[1]
-        for sample in both
-    )
-    units = Units.stacked(samples.units(np.float32 if single else np.float64))
+    units = Units.stacked(samples.units())
     pairs = samples.pairs
     means = units.means.copy()
     free = np.setdiff1d(np.arange(len(units)), pairs)

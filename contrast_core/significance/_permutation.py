@@ -20,6 +20,8 @@ from contrast_core.significance._relabellings import LEVEL, Relabellings
 from contrast_core.significance._statistic import Statistic
 from contrast_core.significance._units import Units, Weights, two_samples
 
+_ROUNDING = 1e-9  # relative difference of statistics that are equal up to rounding
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PermutationTest(ShortRepr):
@@ -70,13 +72,12 @@ class PermutationTest(ShortRepr):
         relabellings: Relabellings,
         deflated: Deflation,
         null_statistics: FloatArray,
-        rounding: float = 1e-9,
     ) -> Self:
         """Compute p-values from the data's components and the statistics of relabelled data."""
         observed = np.array([found.statistic for found in deflated.found])
         # If the original labels are among the relabellings, the statistic recomputed for them
         # differs from `observed` by rounding. It must still count as reaching `observed`.
-        reached = (null_statistics >= observed - rounding * np.abs(observed)).sum(axis=0)
+        reached = (null_statistics >= observed - _ROUNDING * np.abs(observed)).sum(axis=0)
         samples, components = relabellings.samples, deflated.components()
         exact, total = relabellings.is_exact, relabellings.total
         p_values = reached / total if exact else (1 + reached) / (1 + total)

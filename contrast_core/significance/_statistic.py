@@ -116,7 +116,7 @@ class Statistic:
         """
         free = self.alpha is None and self.beta is None
         p, q = (
-            part * part.dtype.type(_ratio(1.0 if free else total, float(np.trace(part))))
+            part * _ratio(1.0 if free else total, float(np.trace(part)))
             for part, total in zip((x, y), totals, strict=True)
         )
         nearby = self._nearby(p, q, n_varying, given)
@@ -127,7 +127,6 @@ class Statistic:
                 *(vector, vector, nearby.block),
             )
         block = None if nearby is None or nearby.pairs is None else nearby.block
-        p, q = (part.astype(np.float64, copy=False) for part in (p, q))
         if self.alpha is not None:
             budget = _PLAN.single_budget(len(p), 1)
             values, [v] = solve_contrast(p, q, self.alpha, 1, budget)[0]
@@ -148,11 +147,9 @@ class Statistic:
         if budget is None:
             return None
         if self.alpha is not None:
-            return nearby_component(p - p.dtype.type(self.alpha) * q, None, 0.0, start, budget)
+            return nearby_component(p - self.alpha * q, None, 0.0, start, budget)
         ridge = self._ridge(n_varying)
-        if ridge.background != 1.0:
-            q = q * q.dtype.type(ridge.background)
-        return nearby_component(p, q, ridge.identity, start, budget)
+        return nearby_component(p, ridge.background * q, ridge.identity, start, budget)
 
     def _ridge(self, n_varying: int) -> RidgeWeights:
         if self.beta is not None:

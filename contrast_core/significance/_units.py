@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from contrast_core._validation import FloatArray, MatrixLike, check_both_labels, check_labels
@@ -38,7 +38,7 @@ class Units:
     means : ndarray of shape (U, D)
         Means of the units.
     covariances : ndarray of shape (U, D, D) or None
-        Covariances of the units, in double or single precision; None if every unit is one row.
+        Covariances of the units; None if every unit is one row.
     """
 
     counts: FloatArray
@@ -99,20 +99,10 @@ class Units:
         return math.sqrt(median if median > 0 else mean)
 
     @property
-    def is_single(self) -> bool:
-        """Return whether the covariances are kept in single precision."""
-        return self.covariances is not None and self.covariances.dtype == np.float32
-
-    @property
     def rounding(self) -> float:
         """Return the variance that rounding may produce, as a share of the total variance."""
-        size, kept = self.means.shape[1], self.covariances
-        if kept is None:
-            return float(4 * size * np.finfo(np.float64).eps) ** 2
-        # In single precision, rounding errors are treated as independent, so that their sum grows
-        # with the square root of the number of features.
-        digits = float(np.finfo(kept.dtype).eps)
-        return 4 * digits * (size if kept.dtype == np.float64 else math.sqrt(size))
+        share = float(4 * self.means.shape[1] * np.finfo(np.float64).eps)
+        return share**2 if self.covariances is None else share
 
     @classmethod
     def from_labels(
@@ -120,13 +110,12 @@ class Units:
         rows: Any,
         codes: NDArray[np.intp],
         name: str,
-        dtype: DTypeLike = np.float64,
         weights: FloatArray | None = None,
     ) -> Self:
-        """Return the units of labelled rows, with covariances in the precision `dtype`."""
+        """Return the units of labelled rows."""
         order = np.argsort(codes, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-        covariances = np.empty((len(parts), *2 * [rows.shape[1]]), dtype)
+        covariances = np.empty((len(parts), *2 * [rows.shape[1]]))
         counts, means = [], []
         for part, covariance in zip(parts, covariances, strict=True):
             own = None if weights is None else weights[part]
@@ -154,19 +143,13 @@ class Units:
         return cls(counts, np.asarray(dense, dtype=np.float64), None)
 
     def covariance(self, share: FloatArray) -> FloatArray:
-        """Return the covariance of a mixture of units with these shares (U,), which sum to 1.
-
-        It has the precision of the units' covariances.
-        """
+        """Return the covariance of a mixture of units with these shares (U,), which sum to 1."""
         used = np.flatnonzero(share)
         away = (self.means[used] - share @ self.means) * np.sqrt(share[used])[:, None]
-        if self.covariances is None:
-            return np.asarray(away.T @ away)
-        dtype = self.covariances.dtype
-        away = away.astype(dtype, copy=False)
-        return np.asarray(
-            away.T @ away + np.tensordot(share.astype(dtype), self.covariances, axes=1)
-        )
+        covariance = away.T @ away
+        if self.covariances is not None:
+            covariance += np.tensordot(share, self.covariances, axes=1)
+        return np.asarray(covariance)
 
     def moments(self, mass: FloatArray, n_rows: float | None = None) -> SecondMoments:
         """Return the moments of a mixture of units with weights `mass` (U,).
@@ -177,7 +160,7 @@ class Units:
         return SecondMoments._unchecked(
             round(mass.sum() if n_rows is None else n_rows),
             share @ self.means,
-            self.covariance(share).astype(np.float64, copy=False),
+            self.covariance(share),
         )
 
     def sums(
@@ -200,7 +183,7 @@ class Units:
         means = self.means - 2 * np.outer(self.means @ normal, normal)
         if self.covariances is None:
             return replace(self, means=means)
-        covariances, normal = self.covariances.copy(), normal.astype(self.covariances.dtype)
+        covariances = self.covariances.copy()
         for matrix in covariances:
             product = matrix @ normal
             product -= (normal @ product) * normal
@@ -233,11 +216,11 @@ class Sample(NamedTuple):
             return np.ones(self.rows.shape[0], dtype=np.intp)
         return np.bincount(self.codes)
 
-    def units(self, dtype: DTypeLike = np.float64) -> Units:
+    def units(self) -> Units:
         """Compute the units of this dataset, in one pass over its rows."""
         if self.codes is None:
             return Units.from_rows(self.rows, self.weights)
-        return Units.from_labels(self.rows, self.codes, self.name, dtype, self.weights)
+        return Units.from_labels(self.rows, self.codes, self.name, self.weights)
 
     def thinned(self, most: NDArray[np.integer], rng: np.random.Generator) -> Sample:
         """Draw at most `most` (U,) rows of each unit, without replacement."""
@@ -253,7 +236,7 @@ class Sample(NamedTuple):
     def merged(self, of_unit: NDArray[np.intp]) -> Units:
         """Join the units with the same index in `of_unit` (U,) into one larger unit each."""
         codes = of_unit if self.codes is None else of_unit[self.codes]
-        return Units.from_labels(self.rows, codes, self.name, weights=self.weights)
+        return Units.from_labels(self.rows, codes, self.name, self.weights)
 
 
 class TwoSamples(NamedTuple):
@@ -284,9 +267,9 @@ class TwoSamples(NamedTuple):
         """Return the indices of the shared units among the units of both datasets, (S, 2)."""
         return self.shared + np.array([0, self.foreground.n_units], dtype=np.intp)
 
-    def units(self, dtype: DTypeLike = np.float64) -> tuple[Units, Units]:
+    def units(self) -> tuple[Units, Units]:
         """Compute the units of foreground and background."""
-        return self.foreground.units(dtype), self.background.units(dtype)
+        return self.foreground.units(), self.background.units()
 
     def unshared(self, side: int) -> NDArray[np.intp]:
         """Return the indices of the units that occur in one dataset only (0 is the foreground)."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import ClassVar
 
 from contrast_core._base import LinearEmbedding
-from contrast_core._validation import FloatArray, MatrixLike, check_number
-from contrast_core.moments import Form, PairMoments
+from contrast_core._validation import check_number
+from contrast_core.moments import Form
 from contrast_core.solve import Plan
 
 
@@ -28,41 +26,6 @@ class PositivePairEmbedding(LinearEmbedding):
     def form_(self) -> Form:
         """Return the form of the covariances: "dense", "span" or "products"."""
         return self.plan_.form
-
-    def fit_transform(
-        self,
-        X: MatrixLike,
-        y: object = None,
-        *,
-        positive: MatrixLike,
-        **fit_params: Any,
-    ) -> FloatArray:
-        """Fit, then return the scores of the rows of X.
-
-        Parameters
-        ----------
-        X, positive : array-like, DataFrame or sparse matrix of shape (n_pairs, n_features)
-            The two views. They cannot be moments, because moments have no rows to transform.
-        y : ignored
-        **fit_params : dict
-            Further arguments of `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_pairs, n_components)
-
-        Raises
-        ------
-        TypeError
-            If `X` is `PairMoments`.
-        """
-        if isinstance(X, PairMoments):
-            raise TypeError(
-                "fit_transform got PairMoments, which hold no rows to transform; call fit with "
-                "the moments, then transform with the data."
-            )
-        fitted: Any = self.fit(X, y, positive=positive, **fit_params)
-        return np.asarray(fitted.transform(X))
 
 
 def check_n_effective(n_effective: object, n_pairs: float) -> float:
