@@ -30,11 +30,14 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     n_features_in_: int
 
     def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
-        """Set all fitted attributes at the end of a fit, so that a failed fit changes nothing."""
+        """Set all fitted attributes at the end of a fit, so that a failed fit changes nothing.
+
+        The attributes that an earlier fit has left are deleted.
+        """
         if feature_names is not None:
-            self.feature_names_in_ = np.array(feature_names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+            attributes["feature_names_in_"] = np.array(feature_names, dtype=object)
+        for name in [each for each in vars(self) if each.endswith("_")]:
+            delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
         return self
@@ -80,7 +83,7 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"fit_transform got {type(X).__name__}, which hold no rows to transform; call fit "
                 "with the moments, then transform with the data."
             )
-        fitted: Any = self.fit(X, y, **options)  # type: ignore[attr-defined]
+        fitted: Any = self.fit(X, y, **options)
         scores: FloatArray = fitted.transform(X)
         return scores
 

@@ -140,18 +140,12 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
 
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w") as archive:
-            for name, size, compression in (
-                (_MEMBERS[0], len(text), zipfile.ZIP_DEFLATED),
-                (_MEMBERS[1], sum(a.nbytes for a in writer.arrays), zipfile.ZIP_STORED),
-            ):
-                info = zipfile.ZipInfo(name)  # has a fixed date, so equal models give equal files
-                info.file_size, info.compress_type = size, compression
-                with archive.open(info, "w") as member:
-                    if compression == zipfile.ZIP_DEFLATED:
-                        member.write(text)
-                    else:
-                        for array in writer.arrays:
-                            member.write(array.tobytes("A"))
+            # `ZipInfo` has a fixed date, so equal models give equal files.
+            header_member, array_member = map(zipfile.ZipInfo, _MEMBERS)
+            archive.writestr(header_member, text, zipfile.ZIP_DEFLATED)
+            with archive.open(array_member, "w", force_zip64=True) as member:
+                for array in writer.arrays:
+                    member.write(array.tobytes("A"))
 
     _replace(target, write)
 

@@ -159,8 +159,6 @@ class MomentContrast(LinearContrast):
         for name, value in zip(("within_labels_", "within_means_"), centres, strict=True):
             if value is not None:
                 setattr(fitted, name, value)
-            elif hasattr(fitted, name):  # from an earlier fit
-                delattr(fitted, name)
         return fitted
 
     def _set_contrast(self, foreground: Moments, background: Moments, **attributes: Any) -> Self:

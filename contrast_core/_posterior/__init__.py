@@ -2,10 +2,9 @@
 
 from contrast_core._posterior._nuts import Draws, Target, draw_matrices
 from contrast_core._posterior._sampling import posterior_moments, sample_posterior
-from contrast_core._posterior._spectrum import ContrastSpectrum, contrast_spectrum
+from contrast_core._posterior._spectrum import contrast_spectrum
 
 __all__ = [
-    "ContrastSpectrum",
     "Draws",
     "Target",
     "contrast_spectrum",

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import scipy.linalg
 
-from contrast_core._validation import FloatArray
-from contrast_core.linalg import fix_signs
+from contrast_core.linalg import Eigenpairs, fix_signs
 from contrast_core.moments import Moments
 
 
-class ContrastSpectrum(NamedTuple):
-    """All eigenvalues, descending, (D,), and the eigenvectors in feature space as rows (D, D)."""
-
-    values: FloatArray
-    directions: FloatArray
-
-
-def contrast_spectrum(x: Moments, y: Moments, strength: float) -> ContrastSpectrum:
-    """Return all eigenpairs of ``C_X - strength * C_Y``.
+def contrast_spectrum(x: Moments, y: Moments, strength: float) -> Eigenpairs:
+    """Return all D eigenpairs of ``C_X - strength * C_Y``, with eigenvectors in feature space.
 
     Directions outside the span of the rows have the eigenvalue zero.
     """
@@ -32,4 +22,4 @@ def contrast_spectrum(x: Moments, y: Moments, strength: float) -> ContrastSpectr
         values = np.append(values, np.zeros(outside))
         directions = np.vstack([directions, x.complement(outside)])
     order = np.argsort(-values, kind="stable")
-    return ContrastSpectrum(values[order], fix_signs(directions[order]))
+    return Eigenpairs(values[order], fix_signs(directions[order]))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from contrast_core._posterior import (
-    ContrastSpectrum,
     Draws,
     Target,
     contrast_spectrum,
@@ -17,7 +16,7 @@ from contrast_core._posterior import (
 )
 from contrast_core._validation import FloatArray, check_number
 from contrast_core.feedback import warn
-from contrast_core.linalg import aligned
+from contrast_core.linalg import Eigenpairs, aligned
 from contrast_core.moments import Moments
 from contrast_core.solve import plan_for, solve_contrasts
 
@@ -209,7 +208,7 @@ class _Density(NamedTuple):
     unit: float
 
     @classmethod
-    def of(cls, spectrum: ContrastSpectrum, d: int, gamma: float, floor: float) -> _Density:
+    def of(cls, spectrum: Eigenpairs, d: int, gamma: float, floor: float) -> _Density:
         values, directions = spectrum
         noise_variance = float(values[d:].sum()) / ((1 - gamma) * (len(values) - d))
         unit = max(float(values[0]) / (1 - gamma), floor)

@@ -14,7 +14,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 from contrast_core.linalg import fix_signs
 from contrast_core.moments import Moments, check_mix
-from contrast_core.probabilistic._contrastive_model import ContrastiveModel
+from contrast_core.probabilistic._contrastive_model import contrastive_model
 from contrast_core.probabilistic._observed_likelihood import ObservedRows
 from contrast_core.probabilistic._valid_range import ValidRange, check_gamma, largest_gamma
 from contrast_core.rows import Rows
@@ -128,12 +128,10 @@ def _mean(values: FloatArray, seen: NDArray[np.bool_], weights: FloatArray) -> F
     return np.asarray(weights @ np.where(seen, values, 0.0) / (weights @ seen))
 
 
-def fit_incomplete(
-    data: IncompleteRows, gamma: object, d: int, max_iter: int
-) -> tuple[ContrastiveModel, dict[str, Any]]:
+def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -> dict[str, Any]:
     """Maximise the likelihood of the observed values, from several starts.
 
-    Return the model, in the units of the data, and further fitted attributes.
+    Return the fitted attributes, in the units of the data.
 
     Raises
     ------
@@ -162,7 +160,7 @@ def fit_incomplete(
     shares = data.shares
     shift = float((shares[0] - strength * shares[1]).sum() * np.log(data.scale))
     squared = data.scale**2
-    model = ContrastiveModel(
+    model = contrastive_model(
         strength,
         valid.end,
         components,
@@ -170,7 +168,7 @@ def fit_incomplete(
         noise * squared,
         (of_foreground * squared, of_background * squared),
     )
-    return model, {
+    return model | {
         "mean_": data.mean,
         "background_mean_": data.background_mean,
         "objective_": -float(best.fun) - shift,

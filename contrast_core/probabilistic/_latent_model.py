@@ -109,7 +109,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         loadings = self._loadings("foreground")[:, self._n_shared :]
         # A component whose variance equals the noise variance has zero loadings and zero scores,
         # which no map can invert. The pseudo-inverse leaves it out.
-        return np.asarray(np.linalg.pinv(loadings.T @ self.projection_) @ loadings.T)
+        return LinearMap.reconstruction_of(self.projection_, loadings)
 
     def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
         r"""Return the posterior means of the latent variables (in `CLVM`, of the salient ones).
@@ -433,12 +433,6 @@ class LatentModel(ScoreMixin, MomentContrast):
         `parts` is empty if moments were given instead of rows.
         """
         raise TypeError(f"{type(self).__name__} does not define how to fit.")
-
-    def _set_fitted(self, feature_names: tuple[str, ...] | None, **attributes: Any) -> Self:
-        for name in [each for each in vars(self) if each.endswith("_")]:  # left by an earlier fit
-            if name not in attributes:
-                delattr(self, name)
-        return super()._set_fitted(feature_names, **attributes)
 
 
 def _scores(

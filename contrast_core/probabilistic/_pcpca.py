@@ -10,7 +10,7 @@ import numpy as np
 from contrast_core._strength import StrengthPath, ascending
 from contrast_core._validation import FloatArray, check_count
 from contrast_core.moments import Moments
-from contrast_core.probabilistic._contrastive_model import ContrastiveModel
+from contrast_core.probabilistic._contrastive_model import contrastive_model
 from contrast_core.probabilistic._gibbs_posterior import GibbsPosterior
 from contrast_core.probabilistic._incomplete import fit_incomplete, incomplete_rows
 from contrast_core.probabilistic._latent_model import LatentModel, any_missing
@@ -245,8 +245,8 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     def _fit_incomplete(self, parts: Sequence[Rows], design: Design) -> Self:
         d = check_latent_dimension(self.n_components, parts[0].shape[1])
         data = incomplete_rows(parts, design.background_mix, d)
-        model, attributes = fit_incomplete(data, self.gamma, d, self.max_iter)
-        return self._set_fitted(data.names, **attributes, **model.described())
+        attributes = fit_incomplete(data, self.gamma, d, self.max_iter)
+        return self._set_fitted(data.names, **attributes)
 
     def _check_moments(self, purpose: str = "other strengths are solved") -> None:
         if hasattr(self, "start_objectives_"):
@@ -274,7 +274,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
             raise valid.error(gamma)
         variances = solution.foreground_variance, solution.background_variance
         model_variances = values / (1 - gamma)
-        model = ContrastiveModel(
+        model = contrastive_model(
             gamma, valid.end, components, model_variances, noise_variance, variances
         )
         n_features = foreground.n_features
@@ -290,5 +290,5 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
             converged_=True,
             foreground_moments_=foreground,
             background_moments_=background,
-            **model.described(),
+            **model,
         )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contrast_core._posterior import (
-    ContrastSpectrum,
     Draws,
     Target,
     contrast_spectrum,
@@ -16,7 +15,7 @@ from contrast_core._posterior import (
     sample_posterior,
 )
 from contrast_core._validation import FloatArray, check_number
-from contrast_core.linalg import aligned
+from contrast_core.linalg import Eigenpairs, aligned
 from contrast_core.moments import Moments
 from contrast_core.solve import in_form
 
@@ -143,11 +142,11 @@ class BinghamPosterior:
         spectrum = contrast_spectrum(x, y, self.alpha_)
         rate = _sampling_rate(x, y, spectrum, k, self.alpha_) if given is None else given
         exponents = rate * x.n_samples * (spectrum.values - spectrum.values[0])
-        towards = self.components_ @ spectrum.directions.T
+        towards = self.components_ @ spectrum.components.T
 
         def variables(found: Draws) -> dict[str, FloatArray]:
             bases = np.swapaxes(np.linalg.qr(found.matrices)[0], -1, -2)
-            return {"components": aligned(bases, towards) @ spectrum.directions}
+            return {"components": aligned(bases, towards) @ spectrum.components}
 
         return sample_posterior(
             _target(exponents, k),
@@ -163,11 +162,9 @@ class BinghamPosterior:
         )
 
 
-def _sampling_rate(
-    x: Moments, y: Moments, spectrum: ContrastSpectrum, k: int, alpha: float
-) -> float:
+def _sampling_rate(x: Moments, y: Moments, spectrum: Eigenpairs, k: int, alpha: float) -> float:
     """Return the default learning rate; directions without any variance are left out."""
-    coordinates = x.coordinates_of(spectrum.directions)
+    coordinates = x.coordinates_of(spectrum.components)
     leading = coordinates[:k].T
     along_x, along_y = x.along(coordinates), y.along(coordinates)
     across_x, across_y = (coordinates @ part.apply(leading) for part in (x, y))

@@ -77,14 +77,14 @@ def test_the_fit_to_complete_data_is_the_closed_form(share: float) -> None:
     X, Y = planted(150, 110, 9)
     closed = PCPCA().fit(X, background=Y)
     closed = closed.at(share * closed.gamma_max_)
-    model, attributes = fit_incomplete(prepared(X, Y), closed.gamma_, 2, 1000)
-    assert attributes["objective_"] == pytest.approx(closed.objective_, abs=1e-8)
-    assert model.gamma_max == pytest.approx(closed.gamma_max_, rel=1e-5)
-    assert subspace_error(model.components, closed.components_) < 1e-5
-    assert model.noise_variance == pytest.approx(closed.noise_variance_, rel=1e-6)
-    variances = closed.foreground_variance_, closed.background_variance_
-    np.testing.assert_allclose(model.variances, variances, rtol=1e-5)
-    np.testing.assert_allclose(attributes["start_objectives_"], closed.objective_, atol=1e-8)
+    found = fit_incomplete(prepared(X, Y), closed.gamma_, 2, 1000)
+    assert found["objective_"] == pytest.approx(closed.objective_, abs=1e-8)
+    assert found["gamma_max_"] == pytest.approx(closed.gamma_max_, rel=1e-5)
+    assert subspace_error(found["components_"], closed.components_) < 1e-5
+    assert found["noise_variance_"] == pytest.approx(closed.noise_variance_, rel=1e-6)
+    for name in ("foreground_variance_", "background_variance_"):
+        np.testing.assert_allclose(found[name], getattr(closed, name), rtol=1e-5)
+    np.testing.assert_allclose(found["start_objectives_"], closed.objective_, atol=1e-8)
     expected = objective(X, Y, closed.gamma_, closed.loadings_, closed.noise_variance_)
     assert closed.objective_ == pytest.approx(expected)
     assert closed.n_iter_ == 1
