@@ -178,14 +178,19 @@ class StackRows(Rows):
         )
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the selected rows `start` to `stop`; long gaps between them are not read."""
+        """Return the selected rows `start` to `stop`.
+
+        Lines of windows between the selected rows are not read, unless they may be in a stored
+        chunk that is read anyway.
+        """
         if self._rows is None:
             block = self._read_whole(start, stop)
         elif start == stop:
             block = np.empty((0, self._n_pixels), self.dtype)
         else:
             wanted = self._rows[start:stop]
-            gaps = np.diff(wanted) * self._n_pixels > BLOCK_ELEMENTS  # too long to read
+            chunk = chunk_side(self._source, self._axis) or 1
+            gaps = np.diff(wanted // self._line) > max(1, chunk - 1)
             parts = [
                 self._read_whole(run[0], run[-1] + 1)[run - run[0]]
                 for run in np.split(wanted, np.flatnonzero(gaps) + 1)

@@ -167,6 +167,7 @@ class Counting:
     def __init__(self, stack: Any) -> None:
         self.stack, self.shape, self.dtype = stack, stack.shape, stack.dtype
         self.read: list[int] = []
+        self.chunks: tuple[int, ...] | None = None
 
     def __getitem__(self, index: Any) -> Any:
         part = self.stack[index]
@@ -182,9 +183,21 @@ def test_images_are_read_once_and_only_where_something_counts() -> None:
     assert mapped.read == [2000] * 3
     Patches(size=8).rows(masked, mask).load()
     assert masked.read == [2000]
-    rows = Frames().rows(film).take([3, 40, 41, 88])  # distant frames are read separately
+    rows = Frames().rows(film).take([3, 40, 41, 88])
     np.testing.assert_array_equal(rows.load(), film.stack[[3, 40, 41, 88]].reshape(4, -1))
     assert sum(film.read) == 4 * 300 * 300
+
+
+@pytest.mark.parametrize(("chunk", "n_read"), [(None, 30), (1, 30), (3, 30), (4, 88)])
+def test_frames_between_those_taken_are_read_only_if_they_share_a_chunk(
+    chunk: int | None, n_read: int
+) -> None:
+    film = Counting(numbers((90, 6, 5)))
+    if chunk is not None:
+        film.chunks = (chunk, 6, 5)
+    rows = Frames().rows(film).take(range(0, 90, 3))
+    np.testing.assert_array_equal(rows.load(), film.stack[::3].reshape(30, 30))
+    assert sum(film.read) == n_read * 30
 
 
 def test_a_large_image_is_read_in_bands_which_overlap_by_a_window_at_most() -> None:
