@@ -141,7 +141,7 @@ def _left_out_errors(halves: list[FloatArray], most: int) -> FloatArray:
         train = np.arange(m) % min(m, _FOLDS) != fold
         centre = np.eye(m) - train / train.sum()
         values, vectors = np.linalg.eigh(centre[train] @ (halves[0] + halves[1]) @ centre[train].T)
-        kept = slice(None, -most - 1, -1) if most else slice(0)
+        kept = slice(None, -most - 1, -1)
         P = (vectors[:, kept] / np.sqrt(np.maximum(values[kept], values[-1] * 1e-12))).T
         P, q = P @ centre[train], centre[~train]
         for fitted, judged in (halves, halves[::-1]):

@@ -26,7 +26,7 @@ from contrast_core.images._signal_subspace import (
     white_mean,
 )
 from contrast_core.images._stacks import check_sides, relative_weights
-from contrast_core.images._texture import TextureForm, texture
+from contrast_core.images._stationary import texture
 from contrast_core.rows import Rows, rows_of
 from contrast_core.solve import contrast_rows
 
@@ -51,8 +51,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     The estimate is the posterior mean of z, which is a Wiener filter for each frame.
 
     - G is a stationary covariance, which depends only on the displacement between two pixels, plus
-      a ridge. Patterns that stand still in the frame may be added to it. The likelihood of held-out
-      background frames chooses the form and the ridge.
+      a ridge that the likelihood of held-out background frames chooses.
     - S is estimated after whitening by G. It contains the directions in which the foreground's
       eigenvalues exceed the Marchenko-Pastur edge, with debiased eigenvalues. All other directions
       get a small variance.
@@ -102,9 +101,6 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         variance; the components come first.
     filters_ : ndarray of shape (n_features, n_features)
         Small frames: ``(x - mean_) @ filters_`` are coordinates in which the background is white.
-    background_form_ : {"stationary", "with spikes"}
-        Small frames: form of the background's covariance, chosen by held-out background frames.
-        "with spikes" includes patterns that stand still in the frame.
     ridge_ : float
         Small frames: ridge chosen by held-out background frames, relative to the background's mean
         variance.
@@ -174,7 +170,6 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     signal_variances_: FloatArray
     filters_: FloatArray
     patterns_: FloatArray
-    background_form_: TextureForm
     ridge_: float
     background_variance_: float
     background_variances_: FloatArray
@@ -253,7 +248,6 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
             signal_variances_=signal.variances,
             filters_=solve_triangular(root, signal.basis, lower=True, trans="T") / unit,
             patterns_=(signal.inverse @ root.T) * unit,
-            background_form_=model.form,
             ridge_=model.ridge,
             background_variance_=signal.background_variance,
             n_features_in_=rows.shape[1],

@@ -16,7 +16,6 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.contrast._noise_bulk import debiased, marchenko_pastur_edge
-from contrast_core.images._texture import eigenpairs_above
 
 _WEAKEST = 0.5  # least background strength of a frame
 _ROUNDS = 5  # most rounds of estimating directions and strengths in turns
@@ -147,7 +146,10 @@ def _directions(
     weighted = centred * np.sqrt(weights / total)[:, None]
     edge = _MARGIN * marchenko_pastur_edge(aspect_ratio) * noise
     most = min(n // _FRAMES_PER_COMPONENT, n_features // 2)
-    values, vectors = eigenpairs_above(weighted.T @ weighted, edge, most)
+    values, vectors = scipy.linalg.eigh(
+        weighted.T @ weighted, subset_by_value=(edge, np.inf), overwrite_a=True, check_finite=False
+    )
+    values, vectors = values[: -most - 1 : -1], vectors[:, : -most - 1 : -1]
     power = (1 / others) @ (background @ vectors) ** 2 / len(background)
     excess = np.maximum(power, 1.0)
     kept = values > edge * excess

@@ -1,4 +1,4 @@
-"""Tests of the parts of the frame filter: texture, debiased spikes and signal directions."""
+"""Tests of the parts of the frame filter: texture, debiased eigenvalues and signal directions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import pytest
 
 from contrast_core.contrast._noise_bulk import debiased, marchenko_pastur_edge
 from contrast_core.images._signal_subspace import signal_subspace, white_mean
-from contrast_core.images._stationary import lag_average, stationary_part
-from contrast_core.images._texture import texture
+from contrast_core.images._stationary import lag_average, stationary_part, texture
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (3, 5), (1, 6), (5, 1), (1, 1)])
@@ -29,24 +28,16 @@ def test_the_lag_average_is_the_mean_over_equal_steps(shape: tuple[int, int]) ->
     np.testing.assert_allclose(stationary_part(covariance, shape).matrix(), positive, atol=1e-12)
 
 
-def test_texture_needs_fewer_frames_than_pixels_and_finds_what_stands_still() -> None:
+def test_texture_needs_fewer_frames_than_pixels() -> None:
     rng = np.random.default_rng(0)
     step = np.subtract.outer(np.arange(20), np.arange(20))
     smooth = np.kron(np.exp(-np.abs(step) / 3), np.exp(-np.abs(step) / 3))
     root = np.linalg.cholesky(smooth)
     frames = rng.normal(size=(60, 400)) @ root.T
     found = texture(frames, (20, 20))
-    assert found.form == "stationary"
     off = np.linalg.norm(found.covariance - smooth) / np.linalg.norm(smooth)
     sample = np.linalg.norm(np.cov(frames.T) - smooth) / np.linalg.norm(smooth)
     assert off < 0.4 * sample
-    blot = np.zeros((20, 20))
-    blot[4:8, 10:14] = 3.0
-    frames = frames + rng.normal(size=(60, 1)) * blot.ravel()
-    found = texture(frames, (20, 20))
-    assert found.form == "with spikes"
-    u = blot.ravel() / np.linalg.norm(blot)
-    assert u @ found.covariance @ u == pytest.approx(np.var(frames @ u), rel=0.3)
     # Held-out frames select a smaller ridge if the stationary part describes the frames better.
     assert texture(rng.normal(size=(300, 400)) @ root.T, (20, 20)).ridge == 0.1
     assert texture(rng.normal(size=(300, 400)), (20, 20)).ridge == 0.8
