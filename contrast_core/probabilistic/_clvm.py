@@ -90,7 +90,7 @@ class CLVM(LatentModel):
 
         "auto" tries rho from 1 to 740,000 and takes the selection with the smallest Bayesian
         information criterion. If the criterion is smallest without salient variables, the model has
-        none (``t = 0``). "vi" uses the rho that is chosen for its EM start.
+        none (``t = 0``). "vi" keeps the features that are selected for its EM start.
 
         "horseshoe" keeps the features that the horseshoe prior does not shrink away. The prior is
         :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales. With missing values or

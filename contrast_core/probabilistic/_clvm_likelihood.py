@@ -88,14 +88,12 @@ class Step(NamedTuple):
 class Selected(NamedTuple):
     """The fit after the selection of rows of W and of columns of S.
 
-    `n_shared` is the number of columns of S that are left. `penalty` is the rho that selected the
-    rows of W. `shrunk` is the probability that the horseshoe shrinks a feature's salient loadings
-    away.
+    `n_shared` is the number of columns of S that are left. `shrunk` is the probability that the
+    horseshoe shrinks a feature's salient loadings away.
     """
 
     fit: Fit
     n_shared: int
-    penalty: float | None = None
     shrunk: FloatArray | None = None
 
 

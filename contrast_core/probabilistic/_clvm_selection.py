@@ -57,17 +57,17 @@ def fit_sparse(likelihood: Likelihood, dense: Fit) -> Selected:
     if sparsity is None:
         return Selected(dense, k)
     if sparsity != "auto":
-        start, penalty, shrunk = dense, None, None
+        start, shrunk = dense, None
         if sparsity == "horseshoe":
             shrunk = likelihood.horseshoe(dense)
             support = shrunk <= likelihood.search.priors.horseshoe_probability
         else:
-            start, penalty = _penalised(likelihood, dense, dense, sparsity), sparsity
+            start = _penalised(likelihood, dense, dense, sparsity)
             support = _support(start, k)
         check_support(support, sparsity)
-        return Selected(_with_rows(likelihood, start, support), k, penalty, shrunk)
+        return Selected(_with_rows(likelihood, start, support), k, shrunk)
     start, support = dense, _support(dense, k)
-    best = Selected(dense, k, 0.0)
+    best = Selected(dense, k)
     least = _criterion(dense, support, likelihood)
     none = _without_salient(likelihood, dense)
     of_none = _criterion(none, np.zeros_like(support), likelihood)
@@ -80,7 +80,7 @@ def fit_sparse(likelihood: Likelihood, dense: Fit) -> Selected:
             fit = _with_rows(likelihood, start, support)
             criterion = _criterion(fit, support, likelihood)
             if criterion < least:
-                best, least = Selected(fit, k, float(rho)), criterion
+                best, least = Selected(fit, k), criterion
             elif -2 * likelihood.n_rows * fit.log_likelihoods[-1] > least:
                 break  # a stronger penalty lowers the likelihood further
     if of_none < least:
@@ -90,7 +90,7 @@ def fit_sparse(likelihood: Likelihood, dense: Fit) -> Selected:
             "model has none. The foreground may have no variation of its own; n_salient=0 asks for "
             "this model without a search."
         )
-        return Selected(none, k, 0.0)
+        return Selected(none, k)
     return best
 
 

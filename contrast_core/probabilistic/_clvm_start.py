@@ -13,10 +13,10 @@ from contrast_core._validation import FloatArray
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.probabilistic._clvm_checks import check_dimensions
 from contrast_core.probabilistic._clvm_counts import checked_counts
-from contrast_core.probabilistic._clvm_likelihood import Fit, Likelihood, Search
+from contrast_core.probabilistic._clvm_likelihood import Search
 from contrast_core.probabilistic._clvm_moments import MomentLikelihood
 from contrast_core.probabilistic._clvm_rows import RowLikelihood, observed_rows
-from contrast_core.probabilistic._clvm_selection import fit_sparse
+from contrast_core.probabilistic._clvm_selection import fit_selected
 from contrast_core.probabilistic._latent_model import any_missing
 from contrast_core.probabilistic._row_posterior import Tails
 from contrast_core.rows import ELEMENTS, Rows, rows_of
@@ -53,10 +53,6 @@ class Start(NamedTuple):
         Means of all features.
     total : float
         For counts, the mean total of a row of the foreground.
-    penalty : float
-        rho of the penalty on the rows of the salient loadings; 0 without a penalty.
-    lengths : ndarray of shape (size,), optional
-        Lengths of these rows in the fit without a penalty, divided by `unit`.
     """
 
     loadings: FloatArray
@@ -68,8 +64,6 @@ class Start(NamedTuple):
     varies: NDArray[np.bool_]
     all_means: FloatArray
     total: float = 1.0
-    penalty: float = 0.0
-    lengths: FloatArray | None = None
 
     @property
     def noise(self) -> float:
@@ -100,33 +94,30 @@ def starting_point(
     """Return the most likely model as a start, found by expectation maximisation.
 
     If moments are enough, the model is fitted to all rows, otherwise to a sample of rows that fits
-    into memory. With a penalty, it is the most likely model with the selected features. A sample is
-    enough to choose the penalty, because in units of the log-likelihood the best penalty hardly
-    depends on the number of rows.
+    into memory. A penalty selects the features with salient loadings; the horseshoe and relevance
+    determination do not act here.
     """
-    search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS)
+    sparsity = None if search.sparsity == "horseshoe" else search.sparsity
+    search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS, sparsity=sparsity, ard=False)
     if tails == "counts":
         return _count_start(parts, varies, n_shared, search)
     if tails == "normal" and not any_missing(parts):
         # A penalty selects rows of the loadings. These rows are features only with the solver
         # "eigh", which keeps the features as coordinates.
-        solver = "auto" if search.sparsity in (None, "horseshoe") else "eigh"
+        solver = "auto" if sparsity is None else "eigh"
         x, y, _ = contrast_moments(*parts, solver=solver, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)
         of_moments = MomentLikelihood.of(x, y, n_shared, exact)
-        found, dense, penalty = _first_fits(of_moments)
-        unit = of_moments.unit
-        loadings, before = (x.lift(fit.model.loadings.T).T * unit for fit in (found, dense))
-        means, noise = np.array([x.mean, y.mean]), found.model.noise * unit**2
+        model, unit = fit_selected(of_moments).fit.model, of_moments.unit
+        loadings = x.lift(model.loadings.T).T * unit
+        means, noise = np.array([x.mean, y.mean]), model.noise * unit**2
     else:
-        rows = observed_rows(*(_sampled(part, search.rng) for part in parts))
+        some, search = _sampled(parts, search)
+        rows = observed_rows(*some)
         of_rows = RowLikelihood.of(rows, tails, n_shared, search)
-        found, dense, penalty = _first_fits(of_rows)
-        (loadings, noise), both = of_rows.whole(found)
-        before = of_rows.whole(dense)[0].loadings
+        (loadings, noise), both = of_rows.whole(fit_selected(of_rows).fit)
         means, unit = np.array(both), rows.unit
     scale = float(noise**0.5)
-    lengths = np.linalg.norm(before[varies, n_shared:], axis=1) / scale
     return Start(
         loadings[varies] / scale,
         means[:, varies],
@@ -136,18 +127,7 @@ def starting_point(
         spread=float(unit / scale),
         varies=varies,
         all_means=means,
-        penalty=penalty,
-        lengths=lengths,
     )
-
-
-def _first_fits(likelihood: Likelihood) -> tuple[Fit, Fit, float]:
-    """Return the fit with the selected features, the fit with all features, and the penalty."""
-    dense = likelihood.most_likely()
-    if likelihood.search.sparsity == "horseshoe":
-        return dense, dense, 0.0
-    found = fit_sparse(likelihood, dense)
-    return found.fit, dense, found.penalty or 0.0
 
 
 def _count_start(
@@ -159,10 +139,8 @@ def _count_start(
     """Return a start for counts, from a fit to log(1 + y) of rows scaled to the same total."""
     priors = replace(search.priors, feature_groups=search.priors.groups_of(varies))
     search = search._replace(priors=priors)
-    some = [
-        checked_counts(_sampled(part, search.rng).load(dense=True), part.name)[:, varies]
-        for part in parts
-    ]
+    sampled, search = _sampled(parts, search)
+    some = [checked_counts(part.load(dense=True), part.name)[:, varies] for part in sampled]
     sums = [FeatureMoments.from_data(part).mean for part in parts]
     for part, mean in zip(parts, sums, strict=True):
         if not mean.any():
@@ -177,13 +155,11 @@ def _count_start(
     # After the scaling fewer features may vary.
     check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))
     of_logarithms = RowLikelihood.of(rows, "normal", n_shared, search)
-    found, dense, penalty = _first_fits(of_logarithms)
+    found = fit_selected(of_logarithms).fit
     # For small counts log(1 + y) has a smaller slope than log(y), so the loadings are stretched.
     average = np.mean([each.mean(axis=0) for each in level], axis=0)
     stretch = np.minimum((1 + average) / np.maximum(average, 1e-9), _MOST_STRETCH)
-    loadings, before = (
-        of_logarithms.whole(fit)[0].loadings * stretch[:, None] for fit in (found, dense)
-    )
+    loadings = of_logarithms.whole(found)[0].loadings * stretch[:, None]
     shares = np.array(
         [np.log(mean + 0.5 / part.shape[0]) for mean, part in zip(sums, parts, strict=True)]
     )
@@ -193,18 +169,25 @@ def _count_start(
     means[0] -= (loadings[:, n_shared:] ** 2).sum(axis=1) / 2
     means -= (loadings[:, :n_shared] ** 2).sum(axis=1) / 2
     dispersions = np.full(len(loadings), np.log(_DISPERSION))
-    lengths = np.linalg.norm(before[:, n_shared:], axis=1)
     return Start(
         *(loadings, means, dispersions, n_shared, 1.0, 1.0, varies, shares),
         total=float(sums[0].sum()),
-        penalty=penalty,
-        lengths=lengths,
     )
 
 
-def _sampled(part: Rows, rng: np.random.Generator) -> Rows:
-    """Return random rows, as many as fit into memory, or all rows if values are missing."""
-    n, most = part.shape[0], max(_LEAST_ROWS, ELEMENTS // part.shape[1])
-    if n <= most or part.any_missing():
-        return part
-    return part.take(np.sort(rng.choice(n, most, replace=False)))
+def _sampled(parts: Sequence[Rows], search: Search) -> tuple[list[Rows], Search]:
+    """Return random rows, as many as fit into memory, or all rows if values are missing.
+
+    A penalty is in units of the log-likelihood of all rows. It is multiplied by the share of the
+    rows that are returned.
+    """
+    some = []
+    for part in parts:
+        n, most = part.shape[0], max(_LEAST_ROWS, ELEMENTS // part.shape[1])
+        if n > most and not part.any_missing():
+            part = part.take(np.sort(search.rng.choice(n, most, replace=False)))
+        some.append(part)
+    if isinstance(search.sparsity, float):
+        share = sum(part.shape[0] for part in some) / sum(part.shape[0] for part in parts)
+        search = search._replace(sparsity=share * search.sparsity)
+    return some, search

@@ -21,7 +21,6 @@ from contrast_core.probabilistic._clvm_counts import (
 )
 from contrast_core.probabilistic._clvm_horseshoe import Scales, least_scale
 from contrast_core.probabilistic._clvm_likelihood import Search, described_model
-from contrast_core.probabilistic._clvm_priors import group_lengths
 from contrast_core.probabilistic._clvm_selection import PRUNED, check_support
 from contrast_core.probabilistic._clvm_start import Start
 from contrast_core.probabilistic._row_posterior import (
@@ -41,15 +40,11 @@ _LOCAL_STEPS = 3  # updates of each row's posterior in a minibatch; the next pas
 _LEAST_GAIN = 0.05  # a bound counts as higher if it has risen by this much
 _FIRST_LOG_ERROR = -3.0  # log standard error of a salient loading, relative to the noise
 _SCALE_STEPS = 5  # closed-form updates of the horseshoe's scales before each pass
-# The penalty is smoothed at zero: sqrt(length^2 + r^2) replaces the length. The radius r is this
-# share of the length in the unpenalised fit, but at least this share of the noise.
-_ROUNDED, _LEAST_ROUNDED = 0.05, 0.002
-_ZERO = 3.0  # rows of loadings shorter than this many times r are set to zero
 _POISSON = 1e6  # a dispersion so large that counts are Poisson distributed
 
-# The term that is added to the bound: "relevance" is a vague prior on the columns of S, "horseshoe"
-# a prior on the rows of W, and "penalty" a smoothed penalty on the rows of W.
-_Prior: TypeAlias = Literal["none", "relevance", "horseshoe", "penalty"]
+# The term that is added to the bound: "relevance" is a vague prior on the columns of S, and
+# "horseshoe" a prior on the rows of W.
+_Prior: TypeAlias = Literal["none", "relevance", "horseshoe"]
 
 
 class VariationalFit(NamedTuple):
@@ -105,9 +100,6 @@ class _Bound(nn.Module):
     """
 
     kept: Tensor
-    rates: Tensor
-    rounded: Tensor
-    groups: Tensor
 
     def __init__(
         self,
@@ -140,16 +132,7 @@ class _Bound(nn.Module):
         self.log_scale = nn.Parameter(torch.from_numpy(start.log_scale.copy()))
         self.log_errors = nn.Parameter(torch.from_numpy(np.full(shape, _FIRST_LOG_ERROR)))
         self.scales = Scales(1.0, np.ones(len(support)), 1.0, 1.0)
-        groups = self.settings.groups_of(start.varies)
-        rows = np.ones(len(support)) if start.lengths is None else start.lengths
-        lengths = group_lengths(rows[:, None], groups)
-        rates = start.penalty / np.maximum(lengths, _LEAST_ROUNDED)
-        if not self.settings.adaptive_penalty:
-            rates = np.full(len(lengths), start.penalty * start.unit)
-        rounded = np.maximum(_ROUNDED * lengths, _LEAST_ROUNDED)
-        buffers = {"kept": kept, "rates": rates, "rounded": rounded, "groups": groups}
-        for name, values in buffers.items():
-            self.register_buffer(name, torch.from_numpy(values))
+        self.register_buffer("kept", torch.from_numpy(kept))
 
     def batches(self, rng: np.random.Generator) -> Iterator[tuple[NDArray[Any], ...]]:
         """Yield the minibatches of a pass, after an update of the horseshoe's scales."""
@@ -203,10 +186,6 @@ class _Bound(nn.Module):
             weights = torch.from_numpy(self.scales.precision / self.start.spread**2)
             weights = weights.to(loadings.device)[:, None]
             extra = (weights * (salient**2 + errors**2) - torch.log(weights * errors**2)).sum() / 2
-        if self.prior == "penalty":
-            squares = (loadings[:, k:] ** 2).sum(dim=1)
-            squares = torch.zeros_like(self.rates).index_add(0, self.groups, squares)
-            extra = (self.rates * torch.sqrt(squares + self.rounded**2)).sum()
         if self.prior == "relevance":
             inner = loadings[:, :k].T @ loadings[:, :k] / 2
             inner = inner + self.settings.ard_rate * torch.eye(k, **options)
@@ -275,9 +254,6 @@ class _Bound(nn.Module):
             limit = least_scale(self.settings, noise / start.spread**2, self.parts[0].shape[0])
             shrunk = self.scales.below(limit)
             support = shrunk <= self.settings.horseshoe_probability
-        if self.prior == "penalty":
-            lengths = group_lengths(found.loadings[:, start.n_shared :], values["groups"])
-            support = (lengths > _ZERO * values["rounded"])[values["groups"]]
         return VariationalFit(found, support, elbo, converged, shrunk)
 
 
@@ -296,8 +272,9 @@ def fit_variational(
     by iteration for each row of a minibatch.
 
     With ``ard``, a first fit has a vague prior on the lengths of the shared columns. The columns
-    that this prior shrinks to zero are left out. With ``sparsity``, a second fit has a penalty or a
-    horseshoe prior. The rows of W that it shrinks to zero are left out. The last fit has no prior.
+    that this prior shrinks to zero are left out. With the horseshoe, a second fit has this prior.
+    The rows of W that it shrinks to zero are left out. A penalty has already selected the features
+    of the start. The last fit has no prior.
     """
 
     def climbed(start: Start, support: NDArray[np.bool_], prior: _Prior) -> VariationalFit:
@@ -305,12 +282,13 @@ def fit_variational(
         return _climbed(bound, search, device, progress)
 
     support, shrunk = np.ones(len(start.loadings), dtype=bool), None
+    if search.sparsity not in (None, "horseshoe"):
+        support = np.asarray(start.loadings[:, start.n_shared :].any(axis=1))
     if search.ard and start.n_shared:
         start = _relevant(climbed(start, support, "relevance").found, tails)
-    if search.sparsity == "horseshoe" or start.penalty:
-        prior: _Prior = "horseshoe" if search.sparsity == "horseshoe" else "penalty"
-        start, support, _, _, shrunk = climbed(start, support, prior)
-        check_support(support, search.sparsity or "auto")
+    if search.sparsity == "horseshoe":
+        start, support, _, _, shrunk = climbed(start, support, "horseshoe")
+        check_support(support, "horseshoe")
     return climbed(start, support, "none")._replace(shrunk=shrunk)
 
 

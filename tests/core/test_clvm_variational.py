@@ -17,7 +17,10 @@ from contrast_core import CLVM, ContrastWarning, SecondMoments, load, save
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import subspace_error
 from contrast_core.probabilistic import _clvm_counts as counts
+from contrast_core.probabilistic import _clvm_start
+from contrast_core.probabilistic._clvm_likelihood import Search
 from contrast_core.probabilistic._clvm_start import Start
+from contrast_core.rows import rows_of
 from tests.core.latent_samples import generated, holes
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -201,6 +204,18 @@ def test_counts_that_are_zero_or_constant() -> None:
     for data, name in ((0 * X, Y), "X"), ((X, 0 * Y), "background"):
         with pytest.raises(ValueError, match=f"{name} holds nothing but zeros"):
             fit(*data, noise="counts")
+
+
+def test_a_penalty_is_scaled_to_the_share_of_the_rows_that_are_sampled(monkeypatch: Any) -> None:
+    monkeypatch.setattr(_clvm_start, "_LEAST_ROWS", 50)
+    monkeypatch.setattr(_clvm_start, "ELEMENTS", 1)
+    X, Y, _, _ = generated(150, 50, 6)
+    given = Search(1, 1, np.random.default_rng(0), 1e-6, 10, sparsity=8.0)
+    some, search = _clvm_start._sampled([rows_of(X), rows_of(Y)], given)
+    assert [part.shape[0] for part in some] == [50, 50]
+    assert search == given._replace(sparsity=4.0)
+    everything = given._replace(sparsity="auto")
+    assert _clvm_start._sampled([rows_of(X)], everything)[1] == everything
 
 
 # Formats of the data
