@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg import mirror_upper
 from contrast_core.moments._kernels import compiled_pays, covariance_parts
+from contrast_core.moments._moments import in_cache
 from contrast_core.moments._sparse import BoolArray, counts_of, group_sums, well_filled
 
 # Measured multiplications per nanosecond on one thread, of which only the ratios matter: for
@@ -56,7 +56,8 @@ def sparse_within(
 ) -> tuple[NDArray[Any], FloatArray, FloatArray]:
     """Return the groups' weights (G,), their means (G, D) and the covariance about them, (D, D).
 
-    The columns in the mask `filled` are treated as dense.
+    The columns in the mask `filled` are treated as dense. Only the upper triangle of the covariance
+    is filled.
     """
     n_features = rows.shape[1]
     dense, others = np.flatnonzero(filled), np.flatnonzero(~filled)
@@ -65,13 +66,10 @@ def sparse_within(
     spread = None if weights is None else np.sqrt(weights)
     among, across, square = covariance_parts(rows, dense, others, means[:, dense], spread, codes)
     scaled = np.sqrt(total)[:, None] * means[:, others]
-    square -= scaled.T @ scaled  # symmetric to the last bit
-    joined = np.zeros((n_features, n_features))
-    m = len(dense)
-    joined[:m, :m], joined[m:, m:] = among, square
-    joined[:m, m:] = across.T
-    joined /= total.sum()
-    mirror_upper(joined)
-    place = np.empty(n_features, dtype=np.intp)
-    place[dense], place[others] = np.arange(m), np.arange(m, n_features)
-    return total, means, joined[np.ix_(place, place)]
+    for some in in_cache(square):
+        square[some] -= scaled[:, some].T @ scaled
+    within = np.empty((n_features, n_features))
+    within[np.ix_(dense, dense)], within[np.ix_(others, others)] = among, square
+    within[np.ix_(others, dense)], within[np.ix_(dense, others)] = across, across.T
+    within /= total.sum()
+    return total, means, within

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Self
@@ -76,9 +77,19 @@ class DaskRows(Rows):
     @property
     def runs_in_threads(self) -> bool:
         """Whether the scheduler runs tasks in threads of this process."""
+        return self._scheduler is import_module("dask.threaded").get
+
+    @property
+    def n_threads(self) -> int:
+        """Number of threads of the cluster, or of this machine if there is no cluster."""
+        cluster = getattr(self._scheduler, "__self__", None)  # the client of a cluster
+        of_workers = getattr(cluster, "nthreads", dict)()
+        return sum(of_workers.values()) or os.cpu_count() or 1
+
+    @property
+    def _scheduler(self) -> Any:
         base: Any = import_module("dask.base")  # not typed
-        threaded = import_module("dask.threaded")
-        return bool(base.get_scheduler(collections=[self._source]) is threaded.get)
+        return base.get_scheduler(collections=[self._source])
 
     def chunks(self) -> list[tuple[str, Any]]:
         """Return each selected chunk, delayed, with its name for error messages.
@@ -141,6 +152,26 @@ class DaskRows(Rows):
 def chunk_rows(chunk: Any, name: str, options: dict[str, Any]) -> MemoryRows:
     """Return the rows of a chunk that has been computed."""
     return MemoryRows(as_matrix(chunk, name), name=name, names=None, **options)
+
+
+def fused(result: Any, keys: Sequence[Any]) -> Any:
+    """Return a delayed result whose tasks with these keys are a part of the task that uses them.
+
+    A chunk is then read only when and where it is used. A chunk that several tasks use keeps its
+    own task.
+    """
+    dask: Any = import_module("dask")  # not typed
+    spec: Any = import_module("dask._task_spec")
+    graph = spec.convert_legacy_graph(dask.utils.ensure_dict(result.dask))
+    users = dask.core.reverse_dict({key: task.dependencies for key, task in graph.items()})
+    inner: dict[Any, list[Any]] = {}
+    for key in keys:
+        if isinstance(graph.get(key), spec.Task) and len(users[key]) == 1:
+            (user,) = users[key]
+            inner.setdefault(user, []).append(graph.pop(key))
+    for user, tasks in inner.items():
+        graph[user] = spec.Task.fuse(graph[user], *tasks)
+    return type(result)(result.key, graph)
 
 
 def _load_chunk(chunk: Any, name: str, options: dict[str, Any], dense: bool, check: bool) -> Any:

@@ -92,6 +92,24 @@ def test_each_chunk_is_computed_once_for_all_selections(rows: Any) -> None:
     assert sorted(computed) == [0, 2]  # chunks without a selected row are not computed
 
 
+def test_the_sums_that_are_held_do_not_grow_with_the_rows(
+    rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    held, tasks = [0], [0]
+
+    def count(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
+        held.append(sum(isinstance(each, list) for each in state["cache"].values()))
+        tasks[0] += 1
+
+    with dask.config.set(scheduler="synchronous"), dask.callbacks.Callback(posttask=count):
+        lazy = da.from_array(rows, chunks=(5, D)).map_blocks(sp.csr_matrix)
+        found = SecondMoments.from_parts([per_chunk(lazy).take(np.arange(N) % 2 == 0)])[0]
+    assert_same_moments(found, SecondMoments.from_data(rows[::2]))
+    assert tasks[0] == 201  # a chunk is read by the task that sums it up; two chains are merged
+    assert max(held) <= 3
+
+
 def test_single_precision_reaches_the_tasks(rows: Any) -> None:
     double, single = (
         SecondMoments.from_data(_lazy(rows), precision=precision)
