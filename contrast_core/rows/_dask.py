@@ -83,7 +83,7 @@ class DaskRows(Rows):
     def n_threads(self) -> int:
         """Number of threads of the cluster, or of this machine if there is no cluster."""
         cluster = getattr(self._scheduler, "__self__", None)  # the client of a cluster
-        of_workers = getattr(cluster, "nthreads", dict)()
+        of_workers: dict[str, int] = getattr(cluster, "nthreads", dict)()
         return sum(of_workers.values()) or os.cpu_count() or 1
 
     @property
