@@ -33,6 +33,11 @@ def test_the_filter_is_the_posterior_mean() -> None:
         expected = S @ np.linalg.solve(S + strength * G, row - remover.mean_)
         np.testing.assert_allclose(estimate, expected + remover.signal_mean_, atol=1e-8)
     np.testing.assert_allclose(remover.patterns_ @ remover.filters_, np.eye(63), atol=1e-9)
+    # The strength of a background is its mean square outside of the signal's directions, divided by
+    # the mean over the background frames, and at least 0.5.
+    rest = (((Y - remover.mean_) @ remover.filters_[:, k:]) ** 2).mean(axis=1)
+    expected = np.maximum(rest / rest.mean(), 0.5)
+    np.testing.assert_allclose(remover.strengths(Y)[:, 0], expected, rtol=0.01)
 
 
 @pytest.mark.parametrize(("n", "most"), [(50, 0.90), (500, 0.65), (1500, 0.60)])
