@@ -41,26 +41,6 @@ def test_it_is_the_estimator_on_the_two_parts(form: Any) -> None:
     )
 
 
-def test_lazy_rows_stay_lazy_and_tensors_keep_their_gradients() -> None:
-    da, torch = (
-        pytest.importorskip("dask.array"),
-        pytest.importorskip("torch", reason="torch is not installed"),
-    )
-    rows, y = stacked()
-    expected = ContrastByLabel(CPCA(alpha=2.0)).fit(rows, y)
-    scores = expected.transform(rows)
-    for data in (da.from_array(rows, chunks=30), torch.tensor(rows).requires_grad_()):
-        fitted = ContrastByLabel(CPCA(alpha=2.0)).fit(data, y)
-        found = fitted.transform(data)
-        back: Any = fitted.inverse_transform(found)
-        assert type(found) is type(back) is type(data)
-        if isinstance(back, torch.Tensor):
-            assert back.requires_grad
-            found, back = found.detach(), back.detach()
-        np.testing.assert_allclose(np.asarray(found), scores, atol=1e-9)
-        np.testing.assert_allclose(np.asarray(back), expected.inverse_transform(scores), atol=1e-9)
-
-
 def test_cross_validation_splits_both_parts() -> None:
     rows, y = stacked()
     model = make_pipeline(ContrastByLabel(CPCA(2, alpha=1.0)), LogisticRegression())

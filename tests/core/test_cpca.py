@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from sklearn.metrics import silhouette_score
 
-from contrast_core import CPCA, ContrastWarning, SecondMoments
+from contrast_core import CPCA, ContrastWarning
 from contrast_core.datasets import digits_on_photos, load_mouse_protein
 from contrast_core.linalg import subspace_error
 from tests.core.test_contract import planted
@@ -29,61 +28,18 @@ def reference(X: Any, Y: Any, alpha: float, k: int) -> tuple[Any, float, float]:
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("form", ["dense", "float32", "sparse", "chunks"])
-def test_the_subspace_is_that_of_a_dense_decomposition(alpha: float, form: str) -> None:
+@pytest.mark.parametrize("form", [np.float64, np.float32, sp.csr_matrix])
+def test_the_subspace_is_that_of_a_dense_decomposition(alpha: float, form: Any) -> None:
     X, Y = planted(700, 600, 40)
-    X, Y = (np.where(np.abs(a) < 0.5, 0.0, a).astype(np.float32) for a in (X, Y))
-    match form:
-        case "dense":
-            x, y = X.astype(np.float64), Y.astype(np.float64)
-        case "float32":
-            x, y = X, Y
-        case "sparse":
-            x, y = sp.csr_matrix(X), sp.csc_matrix(Y)
-        case _:
-            x, y = (SecondMoments.from_chunks(np.array_split(a, 7)) for a in (X, Y))
-    expected, norm, gap = reference(X.astype(np.float64), Y.astype(np.float64), alpha, 2)
-    fitted = CPCA(alpha=alpha).fit(x, background=y)
+    X, Y = (np.where(np.abs(a) < 0.5, 0.0, a).astype(np.float32).astype(float) for a in (X, Y))
+    expected, norm, gap = reference(X, Y, alpha, 2)
+    fitted = CPCA(alpha=alpha).fit(form(X), background=form(Y))
     assert subspace_error(fitted.components_, expected) <= max(1e-8, 100 * EPS * norm / gap)
-    np.testing.assert_array_equal(
-        CPCA(alpha=3.0).fit(x, background=y).at(alpha).components_, fitted.components_
-    )
-    variances = [(rows @ fitted.components_.T).var(axis=0) for rows in (X, Y)]
-    np.testing.assert_allclose(fitted.foreground_variance_, variances[0], rtol=1e-4)
-    np.testing.assert_allclose(fitted.background_variance_, variances[1], rtol=1e-4)
-    np.testing.assert_allclose(
-        fitted.contrastive_eigenvalues_,
-        fitted.foreground_variance_ - alpha * fitted.background_variance_,
-    )
-
-
-def test_infinite_alpha_is_the_limit_of_large_ones() -> None:
-    X, Y = planted()
-    Y = Y - (Y - Y.mean(0))[:, :3] @ np.eye(12)[:3]  # three features without background variance
-    infinite = CPCA(alpha=np.inf).fit(X, background=Y)
-    # The distance falls as 1 / alpha until rounding errors, which grow with alpha, dominate.
-    errors = [
-        subspace_error(infinite.components_, CPCA(alpha=a).fit(X, background=Y).components_)
-        for a in (1e3, 1e5, 1e7)
-    ]
-    assert errors[0] > 10 * errors[1] > 100 * errors[2]
-    assert errors[2] < 1e-6
-    np.testing.assert_allclose(infinite.background_variance_, 0, atol=1e-12)
-    with pytest.raises(ValueError, match=r"there are 3 of them.*Use a large finite alpha"):
-        CPCA(4, alpha=np.inf).fit(X, background=Y)
-
-
-def test_the_trace_ratio_is_a_fixed_point() -> None:
-    X, Y = planted()
-    fitted = CPCA(2).fit(X, background=Y)
-    ridge = np.var(Y, axis=0).mean() / 4
-    ratio = fitted.foreground_variance_.sum() / (fitted.background_variance_.sum() + 2 * ridge)
-    assert fitted.alpha_ == pytest.approx(ratio, rel=1e-10)
-    other_ratios = [
-        v.foreground_variance_.sum() / (v.background_variance_.sum() + 2 * ridge)
-        for v in (fitted.at(a) for a in (0.0, fitted.alpha_ / 2, fitted.alpha_ * 2))
-    ]
-    assert max(other_ratios) < ratio
+    np.testing.assert_array_equal(fitted.at(3.0).at(alpha).components_, fitted.components_)
+    x, y = ((rows @ fitted.components_.T).var(axis=0) for rows in (X, Y))
+    np.testing.assert_allclose(fitted.foreground_variance_, x, rtol=1e-6)
+    np.testing.assert_allclose(fitted.background_variance_, y, rtol=1e-6)
+    np.testing.assert_allclose(fitted.contrastive_eigenvalues_, x - alpha * y, rtol=1e-5)
 
 
 def test_the_automatic_contrast_scales_rightly() -> None:
@@ -111,13 +67,6 @@ def test_mice_with_down_syndrome_stand_apart() -> None:
     assert _silhouette(pca.transform(mice.foreground), mice.labels, unit_sd=True) < 0.08
 
 
-def _affine_error(estimate: Any, clean: Any) -> float:
-    """Return the mean squared error after an affine fit of the intensities of each frame."""
-    e, c = (a - a.mean(axis=1, keepdims=True) for a in (estimate, clean))
-    slope = (e * c).sum(axis=1, keepdims=True) / (e**2).sum(axis=1, keepdims=True)
-    return float(((c - slope * e) ** 2).mean())
-
-
 def test_digits_come_out_of_photographs() -> None:
     """Reproduce Fig. 1 of Abid et al. 2018 with 5,000 digits and 5,000 crops of 784 pixels."""
     digits = digits_on_photos(5000, random_state=0)
@@ -126,27 +75,11 @@ def test_digits_come_out_of_photographs() -> None:
     assert _silhouette(scores, digits.labels, unit_sd=False) >= 0.55
     assert _silhouette(pca_scores, digits.labels, unit_sd=False) < 0.05
 
-    moments = cpca.foreground_moments_, cpca.background_moments_
-    denoiser = CPCA(10, alpha="denoise").fit(moments[0], background=moments[1])
-    noisy = _affine_error(digits.foreground, digits.clean)
-    assert _affine_error(denoiser.denoise(digits.foreground), digits.clean) <= 0.78 * noisy
-    plain = denoiser.at(0.0).denoise(digits.foreground)
-    assert _affine_error(plain, digits.clean) > noisy
-
 
 def test_the_foreground_as_its_own_background_has_no_contrast() -> None:
     X = np.random.default_rng(0).normal(size=(40, 6))
     with pytest.warns(ContrastWarning, match="2 of 2 components have no contrast at alpha=1"):
         CPCA(alpha=1.0).fit(X, background=X)
-
-
-def test_null_directions_are_said_once() -> None:
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(2, 40, 6)) * [3, 1, 1, 0, 0, 0]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        CPCA(4).fit(X, background=Y)
-    assert sum("arbitrary" in str(each.message) for each in caught) == 1
 
 
 def test_values_beyond_the_range_of_float64_are_named() -> None:
@@ -171,10 +104,3 @@ def test_the_ridge_counts_features_that_vary_in_either_dataset() -> None:
         leading = np.linalg.eigh(C_X - alpha * ridged)[1][:, -2:]
         alpha = np.trace(leading.T @ C_X @ leading) / np.trace(leading.T @ ridged @ leading)
     assert found == pytest.approx(alpha)
-
-
-def test_words_may_be_numpy_strings() -> None:
-    X, Y = np.random.default_rng(0).normal(size=(2, 40, 6))
-    options = {"alpha": np.str_("auto"), "solver": np.str_("eigh")}
-    fitted = CPCA(**options).fit(X, background=Y)
-    assert fitted.alpha_ == CPCA().fit(X, background=Y).alpha_

@@ -151,24 +151,16 @@ def test_other_strengths_come_from_the_same_moments(method: Any, shape: Any, tmp
         data[name] = [data[name][:10], None]
     first = fitted(method, data)
     strength = first.strength_ / 3
-    other = first.at(strength)
     directly = fitted(clone(method).set_params(**{method._strength: strength}), data)
-    assert subspace_error(other.components_, directly.components_) < 1e-7
-    np.testing.assert_array_equal(other.within_labels_, first.within_labels_)
-    low, high = first.path([strength, first.strength_])
-    np.testing.assert_array_equal(low.within_means_, first.within_means_)
-    assert subspace_error(high.components_, first.components_) < 1e-7
+    for other in (first.at(strength), first.path([strength, first.strength_])[0]):
+        assert subspace_error(other.components_, directly.components_) < 1e-7
+        np.testing.assert_array_equal(other.within_means_, first.within_means_)
     scores = first.transform(data["X"], within=data["within"])
     save(first, tmp_path / "model")
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.transform(data["X"], within=data["within"]), scores)
     with pytest.raises(AttributeError, match="moments=True"):
         _ = again.background_variances_
-    if shape[2] < 100:
-        save(first, tmp_path / "whole", moments=True)
-        whole = load(tmp_path / "whole")
-        np.testing.assert_allclose(whole.background_variances_, first.background_variances_)
-        np.testing.assert_array_equal(whole.at(strength).components_, other.components_)
 
 
 def test_scores_are_centred_by_their_group() -> None:
@@ -199,31 +191,21 @@ def test_scores_are_centred_by_their_group() -> None:
 def test_paths_labels_and_pipelines_pass_designs_on() -> None:
     data = study(*SHAPES[0])
     one = fitted(CPCA(2, alpha=2.0), data)
-    given = dict(data)
-    path = contrast_path(given.pop("X"), alphas=[0.0, 2.0, 5.0], **given)
+    path = contrast_path(alphas=[0.0, 2.0, 5.0], **data)
     assert subspace_error(path.components[1], one.components_) < 1e-9
     np.testing.assert_array_equal(path.at(2.0).within_labels_, one.within_labels_)
-
-    rows = np.vstack([data["X"], data["background"]])
-    side = np.repeat([1, 0], [len(data["X"]), len(data["background"])])
     labelled = ContrastByLabel(CPCA(2, alpha=2.0)).fit(
-        rows,
-        side,
+        np.vstack([data["X"], data["background"]]),
+        np.repeat([1, 0], [len(data["X"]), len(data["background"])]),
         within=np.concatenate([data["within"], data["background_within"]]),
         sample_weight=np.concatenate(_weights(data)),
     )
     np.testing.assert_allclose(labelled.estimator_.components_, one.components_, atol=1e-12)
-
     with config_context(enable_metadata_routing=True):
-        pipeline = make_pipeline(
-            StandardScaler(with_std=False).set_fit_request(sample_weight=False),
-            CPCA(2, alpha=2.0),
-            transform_input=["background"],
-        )
-        pipeline.fit(
-            data["X"], **{name: value for name, value in data.items() if name not in ("X",)}
-        )
-        assert subspace_error(pipeline[-1].components_, one.components_) < 1e-10
+        scaler = StandardScaler(with_std=False).set_fit_request(sample_weight=False)
+        pipeline = make_pipeline(scaler, CPCA(2, alpha=2.0), transform_input=["background"])
+        pipeline.fit(data.pop("X"), **data)
+    assert subspace_error(pipeline[-1].components_, one.components_) < 1e-10
 
 
 def test_moments_stand_for_rows_with_groups() -> None:
@@ -247,22 +229,14 @@ DATA = study(*SHAPES[0])
 BACKGROUND = DATA["background"]
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"within": ["a"]}, "labels of X"),
-    ({"background_within": ["a"]}, "labels of background"),
     ({"background_weight": [1.0]}, "weights of background"),
     ({"sample_weight": [1.0] + [0.0] * 119}, "at least 2 rows"),
     ({"background_mix": [1.0, 2.0]}, r"1 background\(s\)"),
-    ({"background_mix": 1.0}, "positive number for each"),
-    ({"background_mix": ["x"]}, "number"),
     ({"background": [BACKGROUND, BACKGROUND[:, :5]]}, r"background\[1\] has 5 features"),
     ({"background": [BACKGROUND, BACKGROUND[:1]]}, r"background\[1\] has n_samples=1"),
-    ({"background": [BACKGROUND, BACKGROUND * np.nan]}, r"background\[1\] contains NaN"),
     ({"background": [BACKGROUND, SecondMoments.from_data(BACKGROUND)]}, "data for both"),
     (
         {"background": 2 * [BACKGROUND], "background_within": DATA["background_within"]},
-        "2 backgrounds were given",
-    ),
-    (
-        {"background": 2 * [BACKGROUND], "background_weight": [None]},
         "2 backgrounds were given",
     ),
     ({"background": 2 * [BACKGROUND], "background_mix": [1, 0]}, "leave that background out"),
@@ -288,26 +262,25 @@ def test_designs_come_too_late_for_moments_and_products() -> None:
 
 
 @pytest.mark.parametrize("method", [PCAPlus(2), PCAPlusPlus(2), PCAPlusPlus(2, exchangeable=False)])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_pairs_with_whole_weights_are_repeated_pairs(method: Any, sparse: bool) -> None:
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_pairs_with_whole_weights_are_repeated_pairs(method: Any, kind: Any) -> None:
     rng = np.random.default_rng(0)
     signal = 4 * rng.normal(size=(200, 2)) @ rng.normal(size=(2, 10))
-    X, positive = (signal + rng.normal(size=(200, 10)) + i for i in (0, 3))
-    if sparse:
-        X, positive = sp.csr_array(X), sp.csr_array(positive)
+    X, positive = (kind(signal + rng.normal(size=(200, 10)) + i) for i in (0, 3))
     times = rng.integers(0, 4, 200)
     repeated = np.repeat(np.arange(200), times)
-    weighted = clone(method).fit(X, positive=positive, sample_weight=times)
     by_rows = clone(method).fit(X[repeated], positive=positive[repeated])
-    assert subspace_error(weighted.components_, by_rows.components_) < 1e-9
-    np.testing.assert_allclose(weighted.mean_, by_rows.mean_, atol=1e-12)
     halves = [slice(0, 70), slice(70, 200)]
     parts = [PairMoments.from_data(X[h], positive[h], sample_weight=times[h]) for h in halves]
     merged = clone(method).fit(parts[0].merge(parts[1]))
-    assert subspace_error(merged.components_, weighted.components_) < 1e-9
+    for weighted in (clone(method).fit(X, positive=positive, sample_weight=times), merged):
+        assert subspace_error(weighted.components_, by_rows.components_) < 1e-9
+        np.testing.assert_allclose(weighted.mean_, by_rows.mean_, atol=1e-12)
     with pytest.raises(TypeError, match="come too late"):
         clone(method).fit(parts[0], sample_weight=times)
-    with pytest.raises(ValueError, match="one weight for each of the 200"):
-        clone(method).fit(X, positive=positive, sample_weight=times[:-1])
-    with pytest.raises(ValueError, match="at least 2"):
-        clone(method).fit(X, positive=positive, sample_weight=np.eye(200)[0])
+    for bad, message in (
+        (times[:-1], "one weight for each of the 200"),
+        (np.eye(200)[0], "least 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            clone(method).fit(X, positive=positive, sample_weight=bad)

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
-from sklearn.decomposition import PCA, KernelPCA
+from sklearn.decomposition import KernelPCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics.pairwise import rbf_kernel
 
@@ -84,31 +83,17 @@ def test_a_polynomial_kernel_is_cpca_of_its_features(alpha: float) -> None:
         )
 
 
-def test_without_contrast_it_is_kernel_pca_of_the_foreground() -> None:
-    X, Y, new = planted()
-    ours = KernelCPCA(alpha=0.0, kernel_gamma=0.1).fit(X, background=Y)
-    theirs = KernelPCA(2, kernel="rbf", gamma=0.1).fit(X)
-    np.testing.assert_allclose(ours.contrastive_eigenvalues_, theirs.eigenvalues_ / len(X))
-    np.testing.assert_allclose(np.abs(ours.transform(new)), np.abs(theirs.transform(new)))
-
-
-# Components of cPCA have negative contrast at high alpha, which gives a warning.
 @pytest.mark.filterwarnings("ignore:.*negative contrast")
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_only_kernel_cpca_separates_groups_that_differ_in_squares(seed: int) -> None:
+def test_only_kernel_cpca_separates_groups_that_differ_in_squares() -> None:
     """Reproduce Example 2 (Fig. 8 and 9) of Abid et al."""
-    X, Y, labels = crossed_groups(seed)
+    X, Y, labels = crossed_groups(0)
     kernel_pca = KernelPCA(2, kernel="poly", degree=2, gamma=1, coef0=1).fit_transform(X)
-    assert separability(PCA(2).fit_transform(X), labels) < 0.6
-    for alpha in (1.0, 50.0, "auto"):
-        scores = CPCA(alpha=alpha).fit_transform(X, background=Y)
-        assert separability(scores, labels) < 0.6
     assert separability(kernel_pca, labels) < 0.7
-    scores = KernelCPCA(alpha=50.0, **SQUARES).fit_transform(X, background=Y)
-    assert separability(scores, labels) > 0.99
-    X, Y, labels = crossed_groups(1, noise=2.5)  # slightly less noise
-    scores = KernelCPCA(**SQUARES).fit_transform(X, background=Y)
-    assert separability(scores, labels) > 0.99
+    assert separability(CPCA(alpha=50.0).fit_transform(X, background=Y), labels) < 0.6
+    for options in ({"alpha": 50.0}, {}):
+        scores = KernelCPCA(**options, **SQUARES).fit_transform(X, background=Y)
+        assert separability(scores, labels) > 0.99
+        X, Y, labels = crossed_groups(1, noise=2.5)  # slightly less noise for the automatic alpha
 
 
 def test_other_contrasts_and_the_path_reuse_the_factorisation() -> None:
@@ -138,12 +123,9 @@ def test_infinite_contrast_leaves_no_background_variance() -> None:
     assert fitted.transform(Y).var(axis=0).max() < 1e-8 * fitted.transform(X).var(axis=0).min()
 
 
-KERNELS = ["additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial", "rbf"]
-
-
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_every_kernel_of_scikit_learn(kernel: Any) -> None:
+@pytest.mark.parametrize("kernel", ["chi2", "cosine", "laplacian", "polynomial"])
+def test_kernels_of_scikit_learn(kernel: Any) -> None:
     X, Y, new = (np.abs(part) for part in planted())
     fitted = KernelCPCA(alpha=1.0, kernel=kernel).fit(X, background=Y)
     assert fitted.transform(new).shape == (20, 2)
@@ -170,61 +152,50 @@ def test_the_scikit_learn_contract() -> None:
     X, Y, _ = planted()
     frame, other = (pd.DataFrame(part, columns=list("abcdef")) for part in (X, Y))
     fitted = KernelCPCA(alpha=1.0).fit(frame, background=other)
-    assert list(fitted.feature_names_in_) == list("abcdef")
-    assert fitted.n_features_in_ == 6
-    assert list(fitted.get_feature_names_out()) == ["kernelcpca0", "kernelcpca1"]
-    assert list(fitted.at(2.0).feature_names_in_) == list("abcdef")
-    np.testing.assert_array_equal(
-        KernelCPCA(alpha=1.0).fit_transform(frame, background=other), fitted.transform(frame)
+    assert (
+        list(fitted.feature_names_in_) == list(fitted.at(2.0).feature_names_in_) == list("abcdef")
     )
-    copy = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(copy.transform(frame), fitted.transform(frame))
-    assert not hasattr(clone(fitted), "dual_coef_")
+    assert list(fitted.get_feature_names_out()) == ["kernelcpca0", "kernelcpca1"]
+    scores = fitted.transform(frame)
+    np.testing.assert_array_equal(
+        KernelCPCA(alpha=1.0).fit_transform(frame, background=other), scores
+    )
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).transform(frame), scores)
     assert not hasattr(fitted, "inverse_transform")  # the pre-image of a score is not defined
 
 
 X, Y, _ = planted()
-ROWS = np.random.default_rng(0).normal(size=(40, 4))
-REFUSED: list[tuple[dict[str, Any], tuple[Any, Any], type[Exception], str]] = [
-    ({"alpha": "denoise"}, (X, Y), ValueError, "alpha='denoise' is unknown; expected 'auto' or a"),
-    ({"n_components": 109}, (X, Y), ValueError, "n_components=109 is out of range"),
-    (
-        {"kernel": "sigmoid", "kernel_gamma": 1.0},
-        (X, Y),
-        ValueError,
-        r"indefinite .* eigenvalue -\d.* beside the largest",
-    ),
-    (
-        {"kernel": "precomputed"},
-        (np.eye(4)[:2] + 0.1, np.eye(4)[[3, 2]]),
-        ValueError,
-        "not symmetric",
-    ),
-    (
-        {"kernel": "poly", "degree": 1000, "kernel_gamma": 1.0},
-        (X, Y),
-        ValueError,
-        "NaN or infinite",
-    ),
-    ({"kernel": lambda a, b: 1.0}, (X, Y), ValueError, "does not tell the rows of a dataset apart"),
-    ({"kernel": lambda a, b: np.ones(2)}, (X, Y), TypeError, "of two rows; expected a function"),
+POLY = {"kernel": "poly", "degree": 1000, "kernel_gamma": 1.0}
+ASYMMETRIC = np.eye(4)[:2] + 0.1, np.eye(4)[[3, 2]]
+REFUSED: list[tuple[dict[str, Any], tuple[Any, Any], str]] = [
+    ({"alpha": "denoise"}, (X, Y), "alpha='denoise' is unknown; expected 'auto' or a"),
+    ({"n_components": 109}, (X, Y), "n_components=109 is out of range"),
+    ({"kernel": "sigmoid", "kernel_gamma": 1.0}, (X, Y), r"indefinite .* beside the largest"),
+    ({"kernel": "precomputed"}, ASYMMETRIC, "not symmetric"),
+    (POLY, (X, Y), "NaN or infinite"),
+    ({"kernel": lambda a, b: 1.0}, (X, Y), "does not tell the rows of a dataset apart"),
+    ({"kernel": lambda a, b: np.ones(2)}, (X, Y), "of two rows; expected a function"),
 ]
 
 
-@pytest.mark.parametrize(("parameters", "data", "error", "message"), REFUSED)
+@pytest.mark.parametrize(("parameters", "data", "message"), REFUSED)
 def test_invalid_kernels_and_data_are_refused(
-    parameters: dict[str, Any], data: tuple[Any, Any], error: type[Exception], message: str
+    parameters: dict[str, Any], data: tuple[Any, Any], message: str
 ) -> None:
     estimator = KernelCPCA(**({"alpha": 1.0} | parameters))
-    with pytest.raises(error, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         estimator.fit(data[0], background=data[1])
     assert not [name for name in vars(estimator) if name.endswith("_")]
 
 
-def test_invalid_new_rows_are_refused() -> None:
-    kernel = ROWS @ ROWS.T
+def test_new_rows_are_taken_in_batches() -> None:
+    X, Y, new = planted()
+    fitted = KernelCPCA(alpha=1.0).fit(X, background=Y)
+    whole = fitted.transform(new)
+    np.testing.assert_allclose(fitted.transform(rows_of(new, elements=7 * 110)), whole, atol=1e-13)
+    kernel = X @ X.T
     fitted = KernelCPCA(1, alpha=0.5, kernel="precomputed").fit(kernel[:20], background=kernel[20:])
-    with pytest.raises(ValueError, match="X has 7 features, but KernelCPCA is expecting 40 "):
+    with pytest.raises(ValueError, match="X has 7 features, but KernelCPCA is expecting 60 "):
         fitted.transform(np.ones((3, 7)))
 
 
@@ -241,10 +212,3 @@ def test_sparse_rows_with_repeated_entries(kernel: Any) -> None:
     for x, y in ((doubled(X), doubled(Y)), (sp.csc_array(X), Y)):
         sparse = KernelCPCA(alpha=1.0, kernel=kernel).fit(x, background=y)
         np.testing.assert_allclose(sparse.transform(doubled(new)), dense.transform(new), atol=1e-8)
-
-
-def test_new_rows_are_taken_in_batches() -> None:
-    X, Y, new = planted()
-    fitted = KernelCPCA(alpha=1.0).fit(X, background=Y)
-    whole = fitted.transform(new)
-    np.testing.assert_allclose(fitted.transform(rows_of(new, elements=7 * 110)), whole, atol=1e-13)

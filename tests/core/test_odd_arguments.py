@@ -28,43 +28,32 @@ PAIRS = cc.moments.PairMoments.from_data(X, Y)
 
 LABELS: dict[str, Any] = {
     "too few": LABELS_OF_ROWS[:-1],
-    "too many": [*LABELS_OF_ROWS, "a"],
     "empty": [],
     "a word": "a",
     "a column too many": np.column_stack([LABELS_OF_ROWS, LABELS_OF_ROWS]),
     "NaN": np.where(LABELS_OF_ROWS == "a", np.nan, 1.0),
     "None among words": [None, *LABELS_OF_ROWS[1:]],
-    "NaN among words": [np.nan, *LABELS_OF_ROWS[1:]],
     "NA": pd.array([pd.NA] + [1] * (N - 1), dtype="Int64"),
     "numbers among words": [1, *LABELS_OF_ROWS[1:]],
-    "objects of many types": np.array([1, "a"] * (N // 2), dtype=object),
     "masked": np.ma.masked_array(np.arange(N), np.arange(N) < 2),
     "a missing category": pd.Categorical([None, *LABELS_OF_ROWS[1:]]),
     "tuples": [("a", 1)] * N,
-    "dicts": [{}] * N,
-    "a dict": dict(enumerate(LABELS_OF_ROWS)),
     "a generator": (label for label in LABELS_OF_ROWS),
-    "a function": len,
     "not a time": np.array(["NaT"] + ["2020-01-01"] * (N - 1), dtype="M8[D]"),
     "sparse": sp.csr_matrix(np.ones((N, 1))),
-    "truth values among words": [True, *LABELS_OF_ROWS[1:]],
 }
 # Every function of labels is tested with these kinds. One function is tested with all other kinds,
 # because all functions check labels in the same way.
 FEW_LABELS = ("too few", "None among words", "NA", "a generator")
 SAME_LABELS: dict[str, Any] = {
-    "words": LABELS_OF_ROWS,
     "list": LABELS_OF_ROWS.tolist(),
-    "tuple": tuple(LABELS_OF_ROWS),
     "objects": LABELS_OF_ROWS.astype(object),
     "bytes": LABELS_OF_ROWS.astype("S1"),
-    "numbers": np.repeat([1, 2, 3], 8),
     "floats": np.repeat([1.0, 2.0, 3.0], 8),
     "categories": pd.Categorical(LABELS_OF_ROWS),
     "series": pd.Series(LABELS_OF_ROWS, index=range(5, 5 + N)),
     "strings of pandas": pd.array(LABELS_OF_ROWS, dtype="string"),
     "integers of pandas": pd.array(np.repeat([1, 2, 3], 8), dtype="Int64"),
-    "dates": np.repeat(np.array(["2019", "2020", "2021"], dtype="M8[Y]"), 8),
     "times of pandas": np.repeat(pd.to_datetime(["2019", "2020", "2021"]), 8),
 }
 
@@ -85,13 +74,7 @@ def measured(name: str, units: Any, background_units: Any) -> Any:
 
 
 WITH_LABELS: dict[str, Callable[[Any], Any]] = {
-    **{
-        f"{name}-units": lambda v, name=name: measured(name, v, LABELS_OF_ROWS) for name in MEASURES
-    },
-    **{
-        f"{name}-background_units": lambda v, name=name: measured(name, LABELS_OF_ROWS, v)
-        for name in MEASURES
-    },
+    **{f"{name}-units": lambda v, name=name: measured(name, v, v) for name in MEASURES},
     "ContrastByLabel-y": by_label,
     "pairing_basis-within": lambda v: pairing.pairing_basis(X, v, n_components=2),
     "match_clusters-clusters": lambda v: [
@@ -102,9 +85,6 @@ WITH_LABELS: dict[str, Callable[[Any], Any]] = {
     ],
     "neighbor_pairs-within": lambda v: paired(within=v, positive_within=v),
     "neighbor_pairs-clusters": lambda v: paired(clusters=v, positive_clusters=LABELS_OF_ROWS),
-    "neighbor_pairs-positive_clusters": lambda v: paired(
-        clusters=LABELS_OF_ROWS, positive_clusters=v
-    ),
     "effective_n_pairs-X_rows": lambda v: cc.contrast.effective_n_pairs(v, LABELS_OF_ROWS),
     "effective_n_pairs-positive_rows": lambda v: cc.contrast.effective_n_pairs(LABELS_OF_ROWS, v),
 }
@@ -132,21 +112,12 @@ def test_invalid_labels_are_refused(where: str, kind: str) -> None:
     assert not complaint(caught.value, r"shape|missing|types?|masked|length|holds values")
 
 
+# The permutation test refuses three units, because their labels can be exchanged in few ways only.
 @pytest.mark.parametrize("kind", SAME_LABELS)
-@pytest.mark.parametrize("where", [where for where in WITH_LABELS if "units" not in where])
+@pytest.mark.parametrize("where", [where for where in WITH_LABELS if "permutation" not in where])
 def test_labels_of_any_kind_give_the_same(where: str, kind: str) -> None:
     found = WITH_LABELS[where](SAME_LABELS[kind])
     np.testing.assert_array_equal(found, WITH_LABELS[where](LABELS_OF_ROWS))
-
-
-@pytest.mark.parametrize("kind", SAME_LABELS)
-def test_units_of_any_kind_give_the_same(kind: str) -> None:
-    labels = SAME_LABELS[kind]
-    for name in ("cross_fitted_ratio", "bootstrap_stability"):
-        expected = measured(name, LABELS_OF_ROWS, LABELS_OF_ROWS)
-        np.testing.assert_array_equal(measured(name, labels, labels), expected)
-    with pytest.raises(ValueError, match="only 8 ways to say which units are foreground"):
-        measured("permutation_test", labels, labels)
 
 
 @pytest.mark.parametrize("name", MEASURES)
@@ -174,38 +145,24 @@ UNFIT_PAIRS: dict[str, tuple[Any, Any, str]] = {
     "moments and rows": (MOMENTS, Y, "SecondMoments"),
     "rows and moments": (X, OTHERS, "SecondMoments"),
     "moments of pairs": (PAIRS, Y, "PairMoments"),
-    "a model": (CPCA, Y, "X is CPCA"),
     "a class": (X, cc.CPCA, "background is"),
     "moments of other features": (
         MOMENTS,
         cc.SecondMoments.from_data(Y[:, :3]),
         "3 features but X has 5|SecondMoments, but rows",
     ),
-    "moments of one row": (MOMENTS, cc.SecondMoments.from_data(Y[:1]), "n_samples=1|but rows"),
     "one row": (X, Y[:1], "n_samples=1"),
-    "other features": (X, Y[:, :4], "4 features but X has 5"),
     "another order": (
         pd.DataFrame(X, columns=list("abcde")),
         pd.DataFrame(Y, columns=list("abced")),
         "another order",
     ),
-    "other names": (
-        pd.DataFrame(X, columns=list("abcde")),
-        pd.DataFrame(Y, columns=list("abcdf")),
-        "lacks 1 of X's features",
-    ),
     "a stack": (X.reshape(4, 6, 5), Y, r"X has shape \(4, 6, 5\)"),
 }
-
-
 WITHOUT_BACKGROUND = {"CPCA", "CPCAStar", "PCPCA"}  # these methods do not need a background
-
-
 UNFIT_VIEWS: dict[str, tuple[Any, Any, str]] = {
-    "no X": (None, Y, "X is NoneType"),
     "no positive": (X, None, "positive"),
     "moments": (MOMENTS, Y, "X is SecondMoments"),
-    "moments of pairs beside rows": (PAIRS, Y, "PairMoments"),
     "moments of pairs as positive": (X, PAIRS, "positive is PairMoments"),
     "other rows": (X, Y[:-1], "n_samples=23 but X has n_samples=24"),
 }
@@ -214,59 +171,26 @@ VIEWS: dict[str, Callable[[Any, Any], Any]] = {
     "PCAPlusPlus": lambda x, y: cc.PCAPlusPlus().fit(x, positive=y),
     "PairMoments": cc.moments.PairMoments.from_data,
 }
-
-
-EYE = np.eye(3)
-GIVEN: dict[str, tuple[dict[str, Any], str]] = {
-    "mean of words": ({"mean": ["a", "b", "c"]}, "mean=.*without real numbers"),
-    "no mean": ({"mean": None}, "mean=None"),
-    "NaN in the mean": ({"mean": [1.0, 2, np.nan]}, "mean holds NaN"),
-    "masked mean": ({"mean": np.ma.masked_array([1, 2, 3], [0, 0, 1])}, "mean is a masked"),
-    "no covariance": ({"covariance": None}, "covariance=None"),
-    "other size": ({"covariance": np.eye(4)}, r"covariance has shape \(4, 4\)"),
-    "not symmetric": ({"covariance": EYE + np.eye(3, k=1)}, "covariance is not symmetric"),
-    "negative": ({"covariance": -EYE}, "covariance has the negative variance"),
-    "sparse": ({"covariance": sp.csr_matrix(EYE)}, "covariance=.*real numbers"),
-    "beyond float64": ({"covariance": EYE + 1.5e308}, "covariance holds numbers near"),
-    "no rows": ({"n": 0}, "n_(samples|pairs)=0"),
-    "a word as number": ({"n": "9"}, "n_(samples|pairs) must be an integer"),
-    "names too few": ({"feature_names": ["a"]}, "1 feature_names"),
-    "numbers as names": ({"feature_names": range(3)}, "feature_names=range"),
-}
-
-
-GOOD = {"n": 9, "mean": [1.0, 2, 3], "covariance": EYE, "feature_names": None}
 AXES = CPCA.components_
 SPANS: dict[str, tuple[Any, str]] = {
-    "None": (None, "=None"),
     "words": ([["a"]], "without real numbers"),
     "no rows": (AXES[:0], "shape"),
     "other features": (AXES[:, :3], "same number of features"),
     "NaN": (np.full((2, 5), np.nan), "finite rows"),
-    "three dimensions": (AXES[None], "shape"),
     "masked": (np.ma.masked_array(AXES, AXES > 0), "masked"),
     "zeros": (AXES * 0, "not all zero"),
 }
-
-
 MAP = {"mean": np.ones(3), "projection": np.eye(3, 2)}
 MAPS: dict[str, tuple[dict[str, Any], str]] = {
-    "no mean": ({"mean": None}, "mean=None"),
     "mean of words": ({"mean": ["a"]}, "mean=.*real numbers"),
-    "other reconstruction": ({"reconstruction": EYE}, r"reconstruction has shape \(3, 3\)"),
+    "other reconstruction": ({"reconstruction": np.eye(3)}, r"reconstruction has shape \(3, 3\)"),
     "other offset": ({"offsets": {"none": np.zeros(2)}}, r"offsets\['none'\] has shape \(2,\)"),
 }
-
-
 ESTIMATORS: dict[str, Any] = {
-    "None": None,
     "a class": cc.CPCA,
-    "a word": "CPCA",
     "a kernel method": cc.KernelCPCA(alpha=1.0),
     "pairs": cc.PCAPlus(),
-    "a stream": cc.OnlineCPCAStar(),
     "moments": MOMENTS,
-    "labels": cc.ContrastByLabel(cc.CPCA()),
 }
 CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "merge with rows": (lambda: MOMENTS.merge(X), "ndarray"),
@@ -280,19 +204,6 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "rows as chunks": (lambda: cc.SecondMoments.from_chunks(X), "chunk 0 of X has shape"),
     "chunks of other features": (lambda: cc.SecondMoments.from_chunks([X, Y[:, :3]]), "chunk 1"),
     "views as chunks": (lambda: cc.moments.PairMoments.from_chunks([X, Y]), "pair of blocks"),
-    "offset of a bare map": (
-        lambda: cc.spectral.LinearMap(mean=np.ones(5), projection=np.eye(5, 2)).denoise(
-            X, offset="none"
-        ),
-        "offset='none' is unknown; expected none",
-    ),
-    "back through a bare map": (
-        lambda: cc.spectral.LinearMap(mean=np.ones(5), projection=np.eye(5, 2)).inverse_transform(
-            X[:, :2]
-        ),
-        "no reconstruction",
-    ),
-    "scores of other components": (lambda: CPCA.inverse_transform(X), r"scores have shape"),
     "NaN among scores": (lambda: PLUS.inverse_transform(np.full((3, 2), np.nan)), "scores.*NaN"),
     "NaN by label": (
         lambda: cc.ContrastByLabel(cc.CPCA(), np.nan).fit(X, np.arange(N) / 2),
@@ -302,9 +213,8 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: cc.ContrastByLabel(cc.CPCA(), "a").fit(MOMENTS, LABELS_OF_ROWS),
         "X is",
     ),
+    "save no model": (lambda: cc.save({}, "unwritten.model"), "model is"),
 }
-
-
 CALLS |= {
     f"{method}, {kind}": (lambda call=call, x=x, y=y: call(x, y), words)
     for calls, unfit in ((FITS, UNFIT_PAIRS), (VIEWS, UNFIT_VIEWS))
@@ -313,12 +223,7 @@ CALLS |= {
     if not (unfit is UNFIT_PAIRS and y is None and method in WITHOUT_BACKGROUND)
 }
 CALLS |= {
-    f"moments, {kind}": (lambda given=GOOD | changes: cc.SecondMoments(*given.values()), words)
-    for kind, (changes, words) in GIVEN.items()
-}
-CALLS |= {
-    f"{function.__name__}, {kind}, {i}": (lambda f=function, pair=pair: f(*pair), words)
-    for function in (cc.linalg.principal_angles, cc.linalg.subspace_error)
+    f"{kind}, {i}": (lambda pair=pair: cc.linalg.principal_angles(*pair), words)
     for kind, (value, words) in SPANS.items()
     for i, pair in enumerate([(value, AXES), (AXES, value)])
 }
@@ -340,14 +245,7 @@ CALLS |= {
         "path=.*expected the path of a file",
     )
     for call in (cc.load, lambda path: cc.save(CPCA, path))
-    for path in (None, 3, 3.5, ["a"], {}, b"a.model", "a\0b", len)
-}
-CALLS |= {
-    f"save a {type(model).__name__}": (
-        lambda model=model: cc.save(model, "unwritten.model"),
-        "model is",
-    )
-    for model in (None, cc.CPCA, X, {}, CPCA.linear_map_, "CPCA")
+    for path in (None, 3, b"a.model", "a\0b")
 }
 
 

@@ -23,22 +23,16 @@ pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 SCALED: dict[str, Callable[[Any], Any]] = {
     "tiny": lambda v: v * 2.0**-1000,
     "subnormal": lambda v: v * 2.0**-1070,
-    "small": lambda v: v * 2.0**-500,
-    "large": lambda v: v * 2.0**500,
     "huge": lambda v: v * 2.0**1016,
     "huge CSR": lambda v: sp.csr_matrix(v * 2.0**1016),
-    "tiny CSR": lambda v: sp.csr_matrix(v * 2.0**-1000),
     "beyond float64": lambda v: v.astype("longdouble") * np.longdouble(2) ** 5000,
     "large of float32": lambda v: (v * 2.0**120).astype(np.float32),
     "tiny of float32": lambda v: (v * 2.0**-140).astype(np.float32),
-    "1e-40 of longdouble": lambda v: v.astype("longdouble") * np.longdouble(2) ** -130,
 }
 SHIFTED: dict[str, Callable[[Any], Any]] = {
     "far from zero": lambda v: v + 2.0**27,
-    "far below zero": lambda v: v - 2.0**27,
     "far from zero, by column": lambda v: v + 2.0 ** np.arange(20, 30, 2),
     "far from zero, in CSC": lambda v: sp.csc_array(v + 2.0**27),
-    "far from zero, int64": lambda v: v.astype(np.int64) + 2**33,
     "beyond float64's whole numbers": lambda v: v.astype(np.int64) + 2**54,
     "beyond int64": lambda v: v.astype(np.uint64) + np.uint64(2**63),
 }
@@ -65,7 +59,7 @@ def test_the_unit_and_the_origin_change_nothing(subject: Subject, kind: str) -> 
         found = subject.call(**{name: make(values) for name, values in data.items()})
     except Exception as error:
         assert not complaint(error, r"float64|squares|kernel|NaN or inf \(inf")
-        assert kind not in ("large of float32", "tiny of float32", "1e-40 of longdouble")
+        assert kind not in ("large of float32", "tiny of float32")
         assert kind not in SHIFTED or "beyond" in kind
     else:
         for one, other in zip(found, subject.call(**data), strict=True):
@@ -74,26 +68,20 @@ def test_the_unit_and_the_origin_change_nothing(subject: Subject, kind: str) -> 
 
 VARIES = {
     "one constant feature": lambda: (_constant(X, 1), _constant(Y, 1)),
-    "a feature constant in X": lambda: (_constant(X, 1), Y),
     "a feature constant in Y": lambda: (X, _constant(Y, 1)),
     "X constant": lambda: (_constant(X, *range(5)), Y),
     "Y constant": lambda: (X, _constant(Y, *range(5))),
     "both constant": lambda: (_constant(X, *range(5)), _constant(Y, *range(5))),
-    "all zero": lambda: (X * 0, Y * 0),
-    "the same twice": lambda: (X, X),
     "two rows": lambda: (X[:2], Y[:2]),
-    "three rows": lambda: (X[:3], Y[:3]),
     "equal rows": lambda: (X[[1] * 9], Y[[2] * 9]),
     "repeated rows": lambda: (np.repeat(X, 3, axis=0), np.repeat(Y, 3, axis=0)),
     "one row differs": lambda: (np.eye(24, 5) + 3, Y),
     "more features than rows": lambda: (X[:20].reshape(4, -1), Y[:20].reshape(4, -1)),
     "the same pairs backwards": lambda: (X, X[::-1]),
-    "two features": lambda: (X[:, :2], Y[:, :2]),
     "features twice": lambda: (X[:, [0, 0, 1, 2]], Y[:, [0, 0, 1, 2]]),
     "of rank one": lambda: (np.outer(X[:, 0], [1.0, 2, 3]), np.outer(Y[:, 0], [1.0, 2, 3])),
     "truth values": lambda: (X > 20, Y > 20),
     "a background far larger": lambda: (X, Y * 1e6),
-    "a background far smaller": lambda: (X, Y * 1e-6),
 }
 
 

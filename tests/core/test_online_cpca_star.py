@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from typing import Any
 
 import numpy as np
@@ -79,17 +78,6 @@ def test_single_steps_are_the_papers(
     assert (state.n_steps, state.n_seen, state.n_background) == (n, n, int((~flags).sum()))
 
 
-def test_without_numba_the_plain_steps_serve(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numba")
-    assert type(_online_steps._steps()).__name__ == "CPUDispatcher"
-    monkeypatch.setitem(sys.modules, "numba", None)
-    _online_steps._steps.cache_clear()
-    try:
-        assert _online_steps._steps() is _online_steps._single_steps
-    finally:
-        _online_steps._steps.cache_clear()
-
-
 def test_a_minibatch_step_averages_its_rows() -> None:
     rows, flags = stream(20)
     sizes = StepSizes(0.01, np.inf, 0.5, 0.7)
@@ -106,17 +94,12 @@ def test_a_minibatch_step_averages_its_rows() -> None:
 
 @pytest.mark.parametrize(
     ("options", "bound"),
-    [
-        ({}, 0.97),
-        ({"decay_steps": 3000}, 0.995),
-        ({"learning_rate": 0.03, "batch_size": 32}, 0.99),
-        ({"learning_rate": 0.03, "batch_size": 32, "decay_steps": 100}, 0.999),
-    ],
+    [({}, 0.97), ({"learning_rate": 0.03, "batch_size": 32, "decay_steps": 100}, 0.999)],
 )
 def test_it_converges_to_the_batch_solution_on_mice(options: Any, bound: float) -> None:
     """Check the setting of the paper's Fig. 4, which is beta = 0.5 and eta = 0.003.
 
-    The alignment after 60 passes is averaged over 5 seeds.
+    The alignment after 60 passes is averaged over 3 seeds.
     """
     mice = load_mouse_protein()
     batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
@@ -124,7 +107,7 @@ def test_it_converges_to_the_batch_solution_on_mice(options: Any, bound: float) 
         OnlineCPCAStar(beta=0.5, n_passes=60, random_state=seed, **options).fit(
             mice.foreground, background=mice.background
         )
-        for seed in range(5)
+        for seed in range(3)
     ]
     assert np.mean([alignment(one, batch) for one in online]) >= bound
     assert not np.array_equal(online[0].components_, online[1].components_)
@@ -147,24 +130,8 @@ def test_it_converges_where_leading_eigenvalues_are_far_apart() -> None:
     with pytest.warns(ContrastWarning, match="not converged after 48000 steps.*tau=0.5"):
         circling = online.set_params(tau=1.0).fit(X, background=Y)
     assert alignment(circling, batch) < 0.9
-
-
-@pytest.mark.parametrize(
-    ("spread", "options"),
-    [
-        ([2, 1.9, 1.85], {"n_passes": 1}),
-        ([6, 3, 2], {"learning_rate": 1e-5, "n_passes": 1}),
-        ([2, 1.9, 1.85], {"decay_steps": 10}),
-    ],
-)
-def test_components_that_have_not_converged_are_said_to_be_so(spread: Any, options: Any) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1000, 30)) * [*spread, *np.ones(27)]
-    Y = rng.normal(size=(1000, 30))
-    batch = CPCAStar(2, beta=0.5).fit(X, background=Y)
-    with pytest.warns(ContrastWarning, match="have not converged|steps are few"):
-        online = OnlineCPCAStar(2, beta=0.5, **options).fit(X, background=Y)
-    assert alignment(online, batch) < 0.9
+    with pytest.warns(ContrastWarning, match="steps are few .*more n_passes, a smaller b"):
+        OnlineCPCAStar(2, beta=0.5, learning_rate=1e-5, n_passes=1).fit(X, background=Y)
 
 
 def test_ctrl_c_during_the_compiled_steps_is_an_interruption(
@@ -196,19 +163,6 @@ def test_a_stream_is_the_same_however_it_is_cut() -> None:
     assert pieces.n_steps_ == whole.n_steps_ == 400
 
 
-def test_running_centring_adds_up_to_the_scatter() -> None:
-    rows = np.random.default_rng(0).normal(size=(50, 4)) * 3 + 1e6
-    first, early, seen = standardise_running(rows[:20], Scatter.empty(4), "X")
-    second, late, seen = standardise_running(rows[20:], seen, "X")
-    variances = np.concatenate([early, late])
-    centred = np.vstack([first, second]) * np.sqrt(variances)[:, None]
-    np.testing.assert_allclose(centred.T @ centred, 50 * np.cov(rows.T, bias=True), rtol=1e-8)
-    np.testing.assert_allclose(seen.mean, rows.mean(axis=0), rtol=1e-14)
-    np.testing.assert_allclose(seen.squares, (centred**2).sum())
-    for t in (2, 10, 35, 50):
-        np.testing.assert_allclose(variances[t - 1], rows[:t].var(axis=0).mean(), rtol=1e-8)
-
-
 @pytest.mark.parametrize("first", [True, False])
 def test_a_stream_may_begin_with_either_kind(first: bool) -> None:
     """Check both kinds, because the paper's rule gives p = 0/0 if the first row is foreground."""
@@ -221,23 +175,6 @@ def test_a_stream_may_begin_with_either_kind(first: bool) -> None:
     np.testing.assert_array_equal(unseen, 0)
     begun.partial_fit(rows, flags)
     assert np.isfinite(begun.components_).all()
-
-
-def test_a_late_background_row_does_not_upset_the_iteration_for_good() -> None:
-    """Check the limit on the weight of a background row.
-
-    Without this limit, the first background row after t foreground rows would have the weight t.
-    """
-    mice = load_mouse_protein()
-    batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
-    online = OnlineCPCAStar(beta=0.5, decay_steps=3000)
-    online.partial_fit(mice.foreground, np.ones(270, dtype=bool))
-    rows = np.vstack([mice.foreground, mice.background])
-    rng = np.random.default_rng(0)
-    for _ in range(40):
-        order = rng.permutation(405)
-        online.partial_fit(rows[order], order < 270)
-    assert alignment(online, batch) >= 0.99
 
 
 def test_a_stream_goes_on_after_fit_and_after_a_pickle() -> None:
@@ -328,20 +265,19 @@ def test_one_feature_all_components_and_constant_features() -> None:
         background=np.hstack([Y, np.full((len(Y), 2), 5.0)]),
     )
     assert np.abs(padded.components_[:, 8:]).max() < 1e-4
-    few = OnlineCPCAStar(n_passes=20).fit(X[:6], background=Y[:5])
-    assert np.isfinite(few.components_).all()
     # There are more components than directions of the foreground.
     line = OnlineCPCAStar(2, learning_rate=0.01, n_passes=200).fit(
         X[:, :1] * np.ones(8), background=Y
     )
     np.testing.assert_allclose(line.components_ @ line.components_.T, np.eye(2), atol=1e-10)
-    assert np.isfinite(line.directions_).all()
+    # A constant background is noise of one variance, for which cPCA* is PCA.
+    constant = np.full_like(Y, 0.1)
+    batch = CPCAStar(beta=0.5).fit(X, background=constant)
+    online = OnlineCPCAStar(beta=0.5, n_passes=60, decay_steps=3000).fit(X, background=constant)
+    assert alignment(online, batch) > 0.99
 
 
-# If beta is 0.5 for the plain data, 1 - beta of the scaled data is about scale**2 for small scales.
-# Scales near 1e-140 are left out for this beta, because float64 would round beta to 1.
-SCALES = [1e-6, 0.01, 100.0, 1e140]
-CASES = [(0.5, c) for c in SCALES] + [(b, c) for b in (0.0, 1.0) for c in (1e-140, *SCALES)]
+CASES = [(0.5, 0.01), (0.5, 100.0), (0.0, 1e-140), (0.0, 1e140), (1.0, 1e-140), (1.0, 1e140)]
 
 
 def same_contrast(beta: float, scale: float) -> float:
@@ -353,59 +289,68 @@ def same_contrast(beta: float, scale: float) -> float:
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 def test_scaling_both_datasets_changes_no_step(beta: float, scale: float) -> None:
     """Check that the steps do not change if the data and beta are rescaled together."""
-    mice = load_mouse_protein()
-    X, Y = mice.foreground, mice.background
-    plain = OnlineCPCAStar(beta=beta).fit(X, background=Y)
-    scaled = OnlineCPCAStar(beta=same_contrast(beta, scale)).fit(scale * X, background=scale * Y)
-    rounding = 1e-3 if scale < 1e-4 and beta == 0.5 else 1e-7  # 1 - beta is inexact if small
-    np.testing.assert_allclose(scaled.components_, plain.components_, atol=rounding)
-
     rows, flags = stream()
-    plain = OnlineCPCAStar(beta=beta).partial_fit(rows, flags)
-    scaled = OnlineCPCAStar(beta=same_contrast(beta, scale)).partial_fit(scale * rows, flags)
-    np.testing.assert_allclose(scaled.components_, plain.components_, atol=rounding)
+    for fit in (
+        lambda b, c: OnlineCPCAStar(beta=b).fit(c * rows[flags], background=c * rows[~flags]),
+        lambda b, c: OnlineCPCAStar(beta=b).partial_fit(c * rows, flags),
+    ):
+        plain, scaled = fit(beta, 1.0), fit(same_contrast(beta, scale), scale)
+        np.testing.assert_allclose(scaled.components_, plain.components_, atol=1e-7)
 
 
-@pytest.mark.parametrize("scale", [10.0, 1e4])
-def test_data_that_take_more_steps_are_said_to(scale: float) -> None:
-    """Check data of large scale, for which the slowest component needs many more steps."""
-    mice = load_mouse_protein()
-    with pytest.warns(ContrastWarning, match=r"10800 steps are few .*more n_passes, a smaller b"):
-        OnlineCPCAStar(beta=0.5).fit(scale * mice.foreground, background=scale * mice.background)
-
-
-def test_squares_beyond_float64_are_refused() -> None:
-    rows, flags = stream()
-    for scale in (1e-170, 1e155, 1e300):
-        with pytest.raises(ValueError, match=r"squares of X add up to .* bring"):
-            OnlineCPCAStar().fit(scale * rows[flags], background=scale * rows[~flags])
-        with pytest.raises(ValueError, match=r"squares of X's foreground rows add up to .* bring"):
-            OnlineCPCAStar().partial_fit(scale * rows, flags)
-
-
-def test_constant_data_are_refused() -> None:
+def test_what_cannot_converge_is_refused_with_what_to_do() -> None:
     rows, flags = stream()
     X, Y = rows[flags], rows[~flags]
-    with pytest.raises(ValueError, match="X is constant"):
-        OnlineCPCAStar().fit(np.full_like(X, 0.1), background=Y)
-    with pytest.raises(ValueError, match="beta=1 divides by the background's variance"):
-        OnlineCPCAStar(beta=1).fit(X, background=np.full_like(Y, 0.1))
-    pca = CPCAStar(beta=0.5).fit(X, background=np.full_like(Y, 0.1))
-    online = OnlineCPCAStar(beta=0.5, n_passes=60, decay_steps=3000)
-    online.fit(X, background=np.full_like(Y, 0.1))
-    assert alignment(online, pca) > 0.99
-
-
-def test_too_large_a_learning_rate_is_refused_with_one_that_works() -> None:
     mice = load_mouse_protein()
-    X, Y = mice.foreground, mice.background
-    with pytest.raises(ValueError, match=r"must stay below 1 .*Use learning_rate=0\.003 or less"):
-        OnlineCPCAStar(beta=0.5, learning_rate=0.03).fit(X, background=Y)
-    rows, flags = np.vstack([X, Y]), np.arange(405) < 270
+    fits: list[tuple[Any, Any, Any, str]] = [
+        ({}, np.full_like(X, 0.1), Y, "X is constant"),
+        ({"beta": 1}, X, np.full_like(Y, 0.1), "beta=1 divides by the background's variance"),
+        ({}, 1e-170 * X, 1e-170 * Y, r"squares of X add up to .* bring"),
+        ({}, 1e155 * X, 1e155 * Y, r"squares of X add up to .* bring"),
+        (
+            {"beta": 0.5, "learning_rate": 0.03},
+            *(mice.foreground, mice.background),
+            r"must stay below 1 .*Use learning_rate=0\.003 or less",
+        ),
+    ]
+    for options, foreground, background, message in fits:
+        with pytest.raises(ValueError, match=message):
+            OnlineCPCAStar(**options).fit(foreground, background=background)
+    with pytest.raises(ValueError, match=r"squares of X's foreground rows add up to .* bring"):
+        OnlineCPCAStar().partial_fit(1e155 * rows, flags)
+    together = np.vstack([mice.foreground, mice.background])
     order = np.random.default_rng(0).permutation(405)
     begun = OnlineCPCAStar(beta=0.5, learning_rate=0.03)
     with pytest.raises(ValueError, match="too large for these background rows"):
-        begun.partial_fit(rows[order], flags[order])
+        begun.partial_fit(together[order], order < 270)
     assert not hasattr(begun, "components_")
-    fitted = OnlineCPCAStar(beta=0.5, learning_rate=0.003, n_passes=60).fit(X, background=Y)
-    assert np.isfinite(fitted.components_).all()
+
+
+def test_running_centring_adds_up_to_the_scatter() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 4)) * 3 + 1e6
+    first, early, seen = standardise_running(rows[:20], Scatter.empty(4), "X")
+    second, late, seen = standardise_running(rows[20:], seen, "X")
+    variances = np.concatenate([early, late])
+    centred = np.vstack([first, second]) * np.sqrt(variances)[:, None]
+    np.testing.assert_allclose(centred.T @ centred, 50 * np.cov(rows.T, bias=True), rtol=1e-8)
+    np.testing.assert_allclose(seen.mean, rows.mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(seen.squares, (centred**2).sum())
+    for t in (2, 10, 35, 50):
+        np.testing.assert_allclose(variances[t - 1], rows[:t].var(axis=0).mean(), rtol=1e-8)
+
+
+def test_a_late_background_row_does_not_upset_the_iteration_for_good() -> None:
+    """Check the limit on the weight of a background row.
+
+    Without this limit, the first background row after t foreground rows would have the weight t.
+    """
+    mice = load_mouse_protein()
+    batch = CPCAStar(beta=0.5).fit(mice.foreground, background=mice.background)
+    online = OnlineCPCAStar(beta=0.5, decay_steps=3000)
+    online.partial_fit(mice.foreground, np.ones(270, dtype=bool))
+    rows = np.vstack([mice.foreground, mice.background])
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        order = rng.permutation(405)
+        online.partial_fit(rows[order], order < 270)
+    assert alignment(online, batch) >= 0.99

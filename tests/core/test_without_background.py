@@ -63,24 +63,6 @@ def test_groups_weights_moments_and_sparse_rows_are_taken(method: Any) -> None:
         assert subspace_error(fitted.components_, PCA(2).fit(rows).components_) < 1e-10
 
 
-@pytest.mark.parametrize("solver", ["gram", "lanczos"])
-def test_wide_rows_without_a_covariance_of_features(solver: Any) -> None:
-    wide = np.random.default_rng(0).normal(size=(20, 300))
-    fitted = CPCA(solver=solver, random_state=0).fit(wide)
-    assert subspace_error(fitted.components_, PCA(2).fit(wide).components_) < 1e-8
-
-
-def test_missing_values_are_imputed_by_probabilistic_pca() -> None:
-    rng = np.random.default_rng(0)
-    complete = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6)) + 0.1 * rng.normal(size=(300, 6))
-    gappy = np.where(rng.random(complete.shape) < 0.2, np.nan, complete)
-    fitted = PCPCA().fit(gappy)
-    missing = np.isnan(gappy)
-    error = np.std((fitted.impute(gappy) - complete)[missing])
-    assert error < 0.3 * complete[missing].std()
-    assert subspace_error(fitted.components_, PCA(2).fit(complete).components_) < 0.1
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_that_need_a_background_say_so(method: Any, tmp_path: Path) -> None:
     fitted = method(2).fit(X)
