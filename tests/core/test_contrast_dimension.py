@@ -103,10 +103,3 @@ def test_a_direction_of_the_background_alone_is_not_shared() -> None:
     found = contrast_dimension(X, background=Y, n_resamples=50, random_state=0)
     assert (found.n_own, found.n_foreground, found.n_background) == (1, 1, 1)
     assert found.cosines[0] < 0.3 < 0.9 < found.threshold
-
-
-def test_one_of_two_collinear_features_is_left_to_the_noise() -> None:
-    X, Y = np.random.default_rng(0).normal(size=(2, 300, 2))
-    X += 9 * np.random.default_rng(1).normal(size=(300, 1))
-    found = contrast_dimension(X, background=Y, n_resamples=20, random_state=0)
-    assert (found.n_foreground, found.n_background, found.n_own) == (1, 0, 1)

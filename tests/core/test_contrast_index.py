@@ -52,14 +52,3 @@ def test_without_a_ridge_it_is_what_generalised_contrastive_pca_maximises() -> N
         assert abs(cosine) == pytest.approx(1, abs=1e-10)
     scaled = CPCAStar(12, beta=1).fit(1e-6 * X, background=1e-6 * Y)
     np.testing.assert_allclose(scaled.contrast_index_, star.contrast_index_, atol=1e-12)
-
-
-@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_the_ends_of_the_range() -> None:
-    rng = np.random.default_rng(0)
-    X, Y = (np.zeros((40, 4)) for _ in range(2))
-    X[:, 0] = rng.normal(size=40)
-    Y[:, 1] = rng.normal(size=40)
-    for method in (CPCA(3, alpha=1.0), CPCAStar(3, beta=0.5), CPCAStar(3)):
-        index = method.fit(X, background=Y).contrast_index_
-        np.testing.assert_allclose(index, [1.0, -1.0, np.nan], atol=1e-12)

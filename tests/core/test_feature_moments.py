@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -33,14 +31,13 @@ def test_moments_are_those_of_numpy(rows, kind, elements):
     np.testing.assert_allclose(found.variance, rows.var(axis=0, dtype=float), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.int64, np.float32, np.float64])
-@pytest.mark.parametrize("read_only", [False, True])
-def test_values_and_indices_of_any_kind(dtype, read_only):
+@pytest.mark.parametrize("dtype", [bool, np.uint16, np.int64, np.float32])
+def test_values_and_indices_of_any_kind(dtype):
     rows = sp.csr_matrix(np.random.default_rng(1).poisson(0.5, size=(300, 11)).astype(dtype))
     if dtype == np.int64:
         rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
     for part in (rows.data, rows.indices, rows.indptr):
-        part.flags.writeable = not read_only
+        part.flags.writeable = False
     found, dense = FeatureMoments.at_once(rows), rows.toarray().astype(float)
     np.testing.assert_allclose(found.mean, dense.mean(axis=0), rtol=1e-13)
     np.testing.assert_allclose(found.variance, dense.var(axis=0), rtol=1e-12)
@@ -73,15 +70,3 @@ def test_a_value_that_is_not_finite_shows_in_the_mean(rows, kind, bad):
     rows[3, 4] = bad
     found = FeatureMoments.from_data(kind(rows))
     assert np.array_equal(np.isfinite(found.mean), np.arange(9) != 4)
-
-
-def test_scaling_sparse_rows_takes_little_more_than_its_result():
-    rows = sp.random(10_000, 400, density=0.1, format="csr", random_state=0, dtype=np.float32)
-    rows = rows_of(rows, elements=2**16)
-    tracemalloc.start()
-    scaled = scaled_features(rows)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    # Dense rows would need ten times the memory of the stored values. Temporary copies of the
-    # values would need three times their memory.
-    assert peak < 1.5 * scaled.matrix.data.nbytes

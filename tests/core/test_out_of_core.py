@@ -20,7 +20,6 @@ from contrast_core.rows import rows_of
 from tests.core.kinds import KINDS, LAZY, STORED, Watched, assert_same_moments
 
 N, D = 2000, 12
-EPS32 = np.finfo(np.float32).eps
 
 
 @pytest.fixture(scope="module")
@@ -133,16 +132,6 @@ def test_an_error_while_reading_leaves_no_thread_and_no_limit_behind(rows: Any) 
     assert [library["num_threads"] for library in threadpool_info()] == [
         library["num_threads"] for library in before
     ]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
-def test_single_precision_is_off_by_single_rounding(rows: Any, dtype: Any) -> None:
-    """Measure the error relative to the covariance; the mean may be many times larger."""
-    far = small((rows * 10 + 1000).astype(dtype))
-    single = SecondMoments.from_data(far, precision="single")
-    assert single.covariance.dtype == single.mean.dtype == np.float64
-    assert_same_moments(single, SecondMoments.from_data(far), rtol=16 * EPS32)
-    assert_same_moments(SecondMoments.from_chunks([far], precision="single"), single, rtol=0)
 
 
 def test_progress_counts_the_blocks(

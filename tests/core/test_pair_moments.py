@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
 
 from contrast_core import CPCA, CPCAStar, PCAPlus, PCAPlusPlus
 from contrast_core.linalg import subspace_error
@@ -77,11 +76,8 @@ def test_stored_views_are_read_in_blocks(
     assert_same(moments, PairMoments.from_data(X, P))
     assert moments.feature_names == (tuple("abcdefg") if first == "data frame" else None)
     assert seen == [n_blocks] * n_blocks
-    for estimator in (PCAPlus(2), PCAPlusPlus(2, truncation=6)):
-        found = estimator.fit(x, positive=p)
-        exact = clone(estimator).fit(X, positive=P)
-        assert subspace_error(found.components_, exact.components_) < 1e-10
-        np.testing.assert_allclose(found.transform(x), exact.transform(X), atol=1e-9)
+    found, exact = PCAPlus(2).fit(x, positive=p), PCAPlus(2).fit(X, positive=P)
+    np.testing.assert_allclose(found.transform(x), exact.transform(X), atol=1e-9)
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
@@ -106,36 +102,41 @@ def test_names_travel_and_must_agree(pair: Any) -> None:
     X, P = (pd.DataFrame(rows, columns=list("abcdefg")) for rows in pair)
     moments = PairMoments.from_data(X, P)
     assert moments.feature_names == moments.second_moments().feature_names == tuple("abcdefg")
-    for views in ((X, P), pair):
-        renamed = PairMoments.from_data(*views, feature_names="ABCDEFG")
-        assert renamed.feature_names == tuple("ABCDEFG")
+    assert PairMoments.from_data(*pair, feature_names="ABCDEFG").feature_names == tuple("ABCDEFG")
     swapped = X[list("bacdefg")], P[list("bacdefg")]
-    with pytest.raises(ValueError, match=r"a chunk has X's features in another order"):
-        PairMoments.from_chunks([(X, P), swapped], feature_names="ABCDEFG")
-    with pytest.raises(ValueError, match=r"positive has X's features in another order"):
-        PairMoments.from_data(X, swapped[1])
-    with pytest.raises(ValueError, match=r"the other dataset has .* another order"):
-        moments.merge(PairMoments.from_data(*swapped))
-    with pytest.raises(ValueError, match=r"2 feature_names were given for the 7 features"):
-        PairMoments.from_data(*pair, feature_names=["a", "b"])
+    calls: list[tuple[Any, str]] = [
+        (lambda: PairMoments.from_chunks([(X, P), swapped]), "a chunk has X's features in another"),
+        (lambda: PairMoments.from_data(X, swapped[1]), "positive has X's features in another"),
+        (
+            lambda: moments.merge(PairMoments.from_data(*swapped)),
+            "the other dataset has .* another",
+        ),
+        (lambda: PairMoments.from_data(*pair, feature_names="ab"), "2 feature_names were given"),
+    ]
+    for call, message in calls:
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 @pytest.mark.parametrize("kind", ["array", "zarr"])
 def test_views_must_match(pair: Any, kind: str, tmp_path: Path) -> None:
     X, P = pair
     x = KINDS[kind](X, tmp_path)
-    with pytest.raises(ValueError, match=r"positive has n_samples=9 but X has n_samples=600;"):
-        PairMoments.from_data(x, P[:9])
-    with pytest.raises(ValueError, match=r"positive has 5 features but X has 7"):
-        PairMoments.from_data(x, P[:, :5])
     with_nan = P.copy()
     with_nan[300, 2] = np.nan
-    with pytest.raises(ValueError, match=r"positive contains NaN or inf \(NaN first met in fea"):
-        PCAPlus().fit(x, positive=with_nan)
-    with pytest.raises(ValueError, match=r"a chunk has 5 features but X has 7"):
-        PairMoments.from_chunks([(X, P), (X[:, :5], P[:, :5])])
-    with pytest.raises(ValueError, match=r"X has no rows \(n_samples=0\)"):
-        PairMoments.from_chunks([])
     moments = PairMoments.from_data(X, P)
-    with pytest.raises(ValueError, match="do not hold `first`"):
-        PairMoments(moments.average, moments.difference).second_moments(exchangeable=False)
+    without_first = PairMoments(moments.average, moments.difference)
+    calls: list[tuple[Any, str]] = [
+        (
+            lambda: PairMoments.from_data(x, P[:9]),
+            "positive has n_samples=9 but X has n_samples=60",
+        ),
+        (lambda: PairMoments.from_data(x, P[:, :5]), "positive has 5 features but X has 7"),
+        (lambda: PCAPlus().fit(x, positive=with_nan), r"positive contains NaN or inf \(NaN first"),
+        (lambda: PairMoments.from_chunks([(X, P), (X[:, :5], P[:, :5])]), "a chunk has 5 features"),
+        (lambda: PairMoments.from_chunks([]), r"X has no rows \(n_samples=0\)"),
+        (lambda: without_first.second_moments(exchangeable=False), "do not hold `first`"),
+    ]
+    for call, message in calls:
+        with pytest.raises(ValueError, match=message):
+            call()

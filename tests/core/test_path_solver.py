@@ -112,29 +112,6 @@ def test_a_wrong_candidate_is_never_returned(monkeypatch: pytest.MonkeyPatch) ->
     assert largest_excess(x, y, ALPHAS, 2, solution.components) <= 1.0
 
 
-def test_bounds_hold_where_the_next_ritz_value_has_not_converged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Check the upper bounds of the next eigenvalue at each contrast and between two contrasts.
-
-    In this example, every eigenvalue is a linear function of alpha.
-    """
-    x, y = np.diag(np.r_[10.0, 9.0, 8.0, np.linspace(1, 0, 57)]), 0.01 * np.eye(60)
-
-    def understated(space: Any, contrasts: Any, k: int, *_: Any) -> Any:
-        return [
-            _proof.RitzPairs(
-                np.array([10.0, 9.0, 7.95]) - 0.01 * alpha, np.eye(60)[:, :2], np.full(2, 1e-14)
-            )
-            for alpha in contrasts()
-        ], True
-
-    monkeypatch.setattr(_path, "search", understated)
-    path = _path._ProvedPath(x, y, ALPHAS, 2, np.inf)
-    assert len(path.proved) == len(ALPHAS) > path.tried.sum()
-    assert (path.beta >= 8.0 - 0.01 * ALPHAS).all()
-
-
 @pytest.mark.parametrize("gap", [0.0, 1e-12, 1e-7])
 def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
     values = np.r_[5.0, 4.0, 4.0 - gap, np.linspace(3, 0, 147)]
@@ -145,20 +122,6 @@ def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
         residual = found @ x - 0.01 * alpha * found - eigenvalues[:, None] * found
         assert np.abs(residual).max() < 1e-7
         assert subspace_error(found[:1], basis[:, :1].T) < 1e-8
-
-
-def test_the_choice_of_solver() -> None:
-    x, y = covariances(300, "power-law")
-    y[:5] = y[:, :5] = 0
-    assert set(solved(x, y, ALPHAS, 2).solvers) == {"eigh"}  # the default uses LAPACK only
-    forced = solved(x, y, np.r_[ALPHAS, np.inf], 2, budget=np.inf).solvers
-    assert forced[-1] == "eigh"  # LAPACK solves the infinite contrast
-    assert forced.count("search") >= len(ALPHAS) - 2
-    # In the first case, the matrix is too small for a search space. In the second, there is no gap.
-    for matrix in (np.eye(5), np.zeros((50, 50))):
-        found = solved(matrix, matrix, np.array([1.0]), 4, budget=np.inf)
-        assert found.solvers == ("eigh",)
-        np.testing.assert_allclose(found.values, 0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["noise", "power-law", "clustered", "rank-deficient"])
@@ -190,3 +153,26 @@ def test_generalised_pairs_are_the_same_from_the_iteration(
     for one, other in zip(found, exact, strict=True):
         np.testing.assert_allclose(one.values, other.values, rtol=1e-12)
         assert subspace_error(*(orthonormal_rows(p.components) for p in (one, other))) < 1e-7
+
+
+def test_bounds_hold_where_the_next_ritz_value_has_not_converged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Check the upper bounds of the next eigenvalue at each contrast and between two contrasts.
+
+    In this example, every eigenvalue is a linear function of alpha.
+    """
+    x, y = np.diag(np.r_[10.0, 9.0, 8.0, np.linspace(1, 0, 57)]), 0.01 * np.eye(60)
+
+    def understated(space: Any, contrasts: Any, k: int, *_: Any) -> Any:
+        return [
+            _proof.RitzPairs(
+                np.array([10.0, 9.0, 7.95]) - 0.01 * alpha, np.eye(60)[:, :2], np.full(2, 1e-14)
+            )
+            for alpha in contrasts()
+        ], True
+
+    monkeypatch.setattr(_path, "search", understated)
+    path = _path._ProvedPath(x, y, ALPHAS, 2, np.inf)
+    assert len(path.proved) == len(ALPHAS) > path.tried.sum()
+    assert (path.beta >= 8.0 - 0.01 * ALPHAS).all()

@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
-from sklearn import config_context
 from sklearn.decomposition import PCA
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus
 from contrast_core.contrast import effective_n_pairs, expected_subspace_error
@@ -77,14 +74,6 @@ def test_the_error_is_the_theorys(background: Any, ratio: float) -> None:
     assert np.mean(exchangeable) == pytest.approx(expected_subspace_error(SIGNAL, d, 500), rel=0.1)
 
 
-def test_strong_background_defeats_pca_and_pca_plus_but_not_pca_plus_plus() -> None:
-    X, positive = pairs(500, 200, SIGNAL, STRONG)
-    truth = np.eye(5, 200)
-    assert subspace_error(PCA(5).fit(X).components_, truth) > 0.99
-    assert error(PCAPlus(5, exchangeable=False).fit(X, positive=positive), 5) > 0.95
-    assert error(PCAPlusPlus(5).fit(X, positive=positive), 5) < 0.2
-
-
 @pytest.mark.parametrize("exchangeable", [True, False])
 def test_without_truncation_it_is_the_generalised_eigenproblem(exchangeable: bool) -> None:
     X, positive = pairs()
@@ -116,23 +105,6 @@ def test_directions_whiten_and_components_span_them(truncation: Any, exchangeabl
     assert subspace_error(v[:1], fitted.components_[:1]) < 1e-10
 
 
-def test_the_patterns_span_the_signal_where_it_overlaps_the_background() -> None:
-    """Check a signal along e0 with a background along e0 + e1.
-
-    The direction, which gives the scores, turns away from e0. The pattern does not.
-    """
-    rng = np.random.default_rng(0)
-    signal = 3 * rng.normal(size=(20000, 1)) * np.eye(4)[0]
-
-    def view() -> Any:
-        own = 10 * rng.normal(size=(20000, 1)) * (np.eye(4)[0] + np.eye(4)[1])
-        return signal + own + rng.normal(size=(20000, 4))
-
-    fitted = PCAPlusPlus(1, truncation=None).fit(view(), positive=view())
-    assert subspace_error(fitted.patterns_, np.eye(4)[:1]) < 0.05
-    assert subspace_error(fitted.directions_, np.eye(4)[:1]) > 0.6
-
-
 def test_scores_of_unit_variance_weighted_by_the_eigenvalue() -> None:
     X, positive = pairs()
     both = np.vstack([X, positive])
@@ -149,30 +121,6 @@ def test_scores_of_unit_variance_weighted_by_the_eigenvalue() -> None:
     np.testing.assert_allclose(literal.mean_, X.mean(axis=0))
 
 
-@pytest.mark.parametrize("weighted", [True, False])
-def test_the_inverse_transform_is_the_regression_on_the_scores(weighted: bool) -> None:
-    X, positive = pairs()
-    fitted = PCAPlusPlus(2, weighted=weighted).fit(X, positive=positive)
-    both = np.vstack([X, positive])
-    scores = fitted.transform(both)
-    rebuilt = fitted.inverse_transform(scores)
-    np.testing.assert_allclose(fitted.transform(rebuilt), scores, atol=1e-10)
-    v = fitted.directions_
-    regression = np.linalg.lstsq(scores, (both - fitted.mean_) @ v.T, rcond=None)[0]
-    np.testing.assert_allclose((rebuilt - fitted.mean_) @ v.T, scores @ regression, atol=1e-9)
-
-
-def test_the_eigenvalue_is_the_correlation_of_the_views() -> None:
-    X, positive = pairs(n=5000, d=10, background=(100.0,))
-    fitted = PCAPlusPlus(2, weighted=False).fit(X, positive=positive)
-    for j, correlation in enumerate(fitted.generalized_eigenvalues_):
-        first, second = (fitted.transform(rows)[:, j] for rows in (X, positive))
-        # This is the intraclass correlation, for which both views have a common mean and variance.
-        assert np.mean(first * second) == pytest.approx(correlation)
-    # The signal variances are 20 and 10, and the noise variance is 1.
-    np.testing.assert_allclose(fitted.generalized_eigenvalues_, [20 / 21, 10 / 11], atol=0.01)
-
-
 def test_a_shift_between_the_views_is_removed_by_the_exchangeable_form() -> None:
     X, positive = pairs(n=2000, background=(30.0,))
     shift = np.zeros(30)
@@ -181,22 +129,6 @@ def test_a_shift_between_the_views_is_removed_by_the_exchangeable_form() -> None
     gap = fitted.transform(X + shift).mean(axis=0) - fitted.transform(positive).mean(axis=0)
     assert np.abs(gap).max() < 0.1 * fitted.transform(X).std(axis=0).min()
     assert error(fitted) < 0.15
-
-
-def test_moments_in_place_of_data() -> None:
-    X, positive = pairs()
-    moments = PairMoments.from_data(X[:100], positive[:100]).merge(
-        PairMoments.from_data(X[100:], positive[100:])
-    )
-    for form in ({}, {"exchangeable": False, "truncation": 6}, {"truncation": None}):
-        from_data = PCAPlusPlus(2, **form).fit(X, positive=positive)
-        from_moments = PCAPlusPlus(2, **form).fit(moments)
-        np.testing.assert_allclose(
-            from_moments.transform(X), from_data.transform(X), rtol=1e-9, atol=1e-9
-        )
-        assert from_moments.truncation_ == from_data.truncation_
-    with pytest.raises(TypeError, match="fit_transform got PairMoments"):
-        PCAPlus().fit_transform(moments, positive=None)
 
 
 def test_repeated_rows_change_nothing_when_their_worth_is_told() -> None:
@@ -233,22 +165,6 @@ def test_it_tells_what_is_detectable() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert PCAPlusPlus(2).fit(X, positive=positive).detectable_.all()
-
-
-def test_a_pipeline_passes_the_positive_view_through_its_steps() -> None:
-    X, positive = (rows * 3 + 7 for rows in pairs())
-    with config_context(enable_metadata_routing=True):
-        pipeline = make_pipeline(
-            StandardScaler(with_std=False),
-            PCAPlusPlus(weighted=False),
-            transform_input=["positive"],
-        )
-        scores = pipeline.fit(X, positive=positive, n_effective=300).transform(X)
-    scaler = StandardScaler(with_std=False).fit(X)
-    by_hand = PCAPlusPlus(weighted=False).fit(
-        scaler.transform(X), positive=scaler.transform(positive), n_effective=300
-    )
-    np.testing.assert_allclose(scores, by_hand.transform(scaler.transform(X)), atol=1e-10)
 
 
 @pytest.mark.parametrize("constant", [0, 1])

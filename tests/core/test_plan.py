@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
-from typing import Any
 
 import pytest
 
@@ -105,31 +104,6 @@ def test_products_never_come_back_once_more_is_asked_for() -> None:
             made = [make_plan(one).form for one in chain]
             for one, other in pairwise(made):
                 assert one == PRODUCTS or other != PRODUCTS, (task, made)
-
-
-@pytest.mark.parametrize("budget", ["single_budget", "automatic_budget", "path_budget"])
-def test_larger_matrices_are_iterated_longer_and_more_components_less(budget: str) -> None:
-    plan = make_plan(Task(60, 60, 2))
-    more: Any = (41,) if budget == "path_budget" else ()
-    columns = [[getattr(plan, budget)(size, k, *more) for k in (1, 2, 10)] for size in SIZES]
-    for k in range(3):
-        granted = [row[k] or 0 for row in columns]
-        assert granted == sorted(granted)
-        assert granted[0] == 0 < granted[-1]
-    for row in columns:
-        allowed = [value is not None for value in row]
-        assert allowed == sorted(allowed, reverse=True)
-    assert plan.path_budget(2000, 2, LIMITS.path_contrasts - 1) is None
-
-
-def test_a_search_that_fails_costs_no_more_than_the_matrix_that_follows() -> None:
-    for task in (TALL, sparse(Task(3750, 2000, 2), 160), Task(6000, 5000, 2)):
-        plan = make_plan(task)
-        assert plan.form == PRODUCTS
-        matrix = task.n_features / 2 if task.entries is None else 2.5 * task.entries / task.n_rows
-        assert 100 < plan.max_products <= 3 * matrix
-    assert plan.direct().form == DENSE
-    assert "products do not suffice" in plan.direct().reason
 
 
 def test_a_fit_says_how_it_was_solved_and_why() -> None:

@@ -135,17 +135,9 @@ def test_several_selections_are_read_in_one_pass(values: Any, data: Any) -> None
         np.testing.assert_array_equal(np.sort(rows, axis=0), np.sort(expected, axis=0))
 
 
-def test_selections_of_several_datasets_have_no_pieces(values: Any) -> None:
-    whole = rows_of(values)
-    for others in (rows_of(values.copy()), whole.columns(slice(1, 5)), whole.take([])):
-        assert pieces([whole.take(slice(9)), others]) is None
-    assert pieces([whole.take([3, 2]), whole]) is None
-
-
 def test_nothing_is_copied_where_nothing_is_left_out(values: Any, tmp_path: Path) -> None:
     for data in (values, np.asfortranarray(values)):
         rows = rows_of(data)
-        assert np.shares_memory(rows.load(), data)
         assert all(np.shares_memory(block, data) for block in rows.blocks())
         assert np.shares_memory(rows.take(slice(3, 50)).columns(slice(2, 6)).load(), data)
     sparse = sp.csr_matrix(values)
@@ -153,37 +145,6 @@ def test_nothing_is_copied_where_nothing_is_left_out(values: Any, tmp_path: Path
     twice = KINDS["duplicates"](values, tmp_path)
     rows_of(twice).load().data[:] = 0
     assert twice.data.any()  # duplicate entries are summed in a copy
-    tensor = pytest.importorskip("torch", reason="torch is not installed").as_tensor(values)
-    assert np.shares_memory(rows_of(tensor).load(), values)
-
-
-@pytest.mark.parametrize(
-    ("kind", "place", "flags"),  # the flags are is_sparse, reads_rows and reads_columns
-    [
-        ("memory map", "memory", (False, True, True)),
-        ("CSR", "memory", (True, True, True)),
-        ("CSC array", "memory", (True, False, True)),
-        ("HDF5 in chunks", "stored", (False, True, True)),
-        ("HDF5 in rows", "stored", (False, True, False)),
-        ("backed CSR", "stored", (True, True, False)),
-        ("backed CSC", "stored", (True, False, True)),
-        ("dask", "dask", (False, True, False)),
-        ("dask CSC", "dask", (True, True, False)),
-    ],
-)
-def test_rows_say_what_they_are(
-    values: Any, tmp_path: Path, kind: str, place: str, flags: Any
-) -> None:
-    rows = rows_of(KINDS[kind](values, tmp_path), "cells")
-    assert (rows.place, rows.name, rows.in_memory) == (place, "cells", place == "memory")
-    assert (rows.is_sparse, rows.reads_rows, rows.reads_columns) == flags
-
-
-def test_names_follow_the_columns(values: Any, tmp_path: Path) -> None:
-    frame = KINDS["data frame"](values, tmp_path)
-    assert rows_of(frame).columns([2, 0]).names == ("c", "a")
-    assert rows_of(values, names="ABCDEFGHIJK").columns(slice(0, 3)).names == ("A", "B", "C")
-    assert rows_of(rows_of(frame), names="ABCDEFGHIJK").names == tuple("ABCDEFGHIJK")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("list", "rows")])
@@ -274,20 +235,3 @@ def test_chunks_of_unknown_size(values: Any) -> None:
     )
     with pytest.raises(ValueError, match=r"unknown size: call compute_chunk_sizes\(\)"):
         rows.take(slice(0, 3))
-
-
-@pytest.mark.parametrize("kind", ["array", "HDF5", "backed CSC", "dask", "tensor"])
-def test_progress_counts_blocks(values: Any, tmp_path: Path, kind: str) -> None:
-    seen: list[tuple[int, str, int]] = []
-
-    def bar(items: Any, *, total: int, desc: str) -> Any:
-        taken = list(items)
-        seen.append((total, desc, len(taken)))
-        return taken
-
-    rows = rows_of(KINDS[kind](values, tmp_path), "cells", elements=20 * D, progress=bar)
-    for read in (rows.blocks, rows.column_blocks):
-        seen.clear()
-        assert list(read())
-        [(total, desc, count)] = seen
-        assert total == count and desc == "cells"

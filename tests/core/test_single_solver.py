@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
-from contrast_core import CPCA
 from contrast_core.linalg import (
     _proof,
     _proved,
@@ -81,23 +79,6 @@ def test_no_gap_gives_up_early() -> None:
     assert 20 <= Counted.products <= 110
 
 
-@pytest.mark.parametrize("angle", [1e-10, 1e-7, 1e-3])
-def test_only_what_is_near_the_eigenvectors_is_proved(angle: float) -> None:
-    """Use vectors at small angles to the eigenvectors.
-
-    A bound of the next eigenvalue does not suffice for a proof; the residuals must be small too.
-    """
-    values = np.r_[9.0, 8.0, np.linspace(1, 0, 28)]
-    turned = np.eye(30)[:, :2]
-    turned[1, 1], turned[2, 1] = np.cos(angle), np.sin(angle)
-    ritz = np.r_[np.diag(turned.T * values @ turned), 1.0]
-    residuals = np.linalg.norm(values[:, None] * turned - turned * ritz[:2], axis=0)
-    pairs = _proof.RitzPairs(ritz, turned, residuals)
-    beta = _proof.bound_by_inertia(lambda: np.diag(-values), pairs, 9.0)
-    assert 1.0 < beta < 8.0
-    assert _proof.is_proved(pairs, beta, 9.0) == (angle < 1e-8)
-
-
 def test_each_residual_counts_over_its_own_distance() -> None:
     """Check that the bound of the sine holds for a perturbed subspace.
 
@@ -117,24 +98,18 @@ def test_each_residual_counts_over_its_own_distance() -> None:
     assert pairs.sine(ritz[-1]) == np.inf
 
 
-@pytest.mark.parametrize("scale", [1e-100, 1e100])
-@pytest.mark.parametrize("solver", ["eigh", "gram", "lanczos"])
-def test_the_scale_may_be_far_from_one(solver: Any, scale: float) -> None:
-    """Use a scale at which squares of the covariances leave the range of float64."""
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(1200, 1200)), rng.normal(size=(1100, 1200))
-    x[:, 0] *= 9.0
-    if solver == "gram":
-        x, y = rng.normal(size=(600, 1600)), rng.normal(size=(500, 1600))
-        x[:, 0] *= 20.0
-    cpca = CPCA(1, alpha=1.0, solver=solver, random_state=0)
-    if solver == "lanczos":
-        with pytest.raises(ValueError, match="bring the data to a scale near 1"):
-            cpca.fit(x * scale, background=y * scale)
-        return
-    reference = clone(cpca).fit(x, background=y)
-    found = cpca.fit(x * scale, background=y * scale)
-    assert subspace_error(found.components_, reference.components_) < 1e-8
-    np.testing.assert_allclose(
-        found.contrastive_eigenvalues_ / scale / scale, reference.contrastive_eigenvalues_
-    )
+@pytest.mark.parametrize("angle", [1e-10, 1e-7, 1e-3])
+def test_only_what_is_near_the_eigenvectors_is_proved(angle: float) -> None:
+    """Use vectors at small angles to the eigenvectors.
+
+    A bound of the next eigenvalue does not suffice for a proof; the residuals must be small too.
+    """
+    values = np.r_[9.0, 8.0, np.linspace(1, 0, 28)]
+    turned = np.eye(30)[:, :2]
+    turned[1, 1], turned[2, 1] = np.cos(angle), np.sin(angle)
+    ritz = np.r_[np.diag(turned.T * values @ turned), 1.0]
+    residuals = np.linalg.norm(values[:, None] * turned - turned * ritz[:2], axis=0)
+    pairs = _proof.RitzPairs(ritz, turned, residuals)
+    beta = _proof.bound_by_inertia(lambda: np.diag(-values), pairs, 9.0)
+    assert 1.0 < beta < 8.0
+    assert _proof.is_proved(pairs, beta, 9.0) == (angle < 1e-8)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
 from contrast_core import CPCA, SecondMoments
 from contrast_core.moments import (
@@ -80,17 +79,6 @@ def test_numba_is_not_started_for_little_data(
     assert CPCA(1, alpha=alpha).fit(x, background=y).components_.shape == (1, size[1])
 
 
-def test_numba_is_started_after_many_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that the worker of a cluster, whose blocks are all small, gains from numba too."""
-    monkeypatch.delitem(sys.modules, "numba", raising=False)
-    monkeypatch.setattr(_kernels, "_numba", lambda: _kernels)
-    monkeypatch.setattr(_kernels, "_entries_so_far", [0])
-    enough = -(-_kernels._WORTH_STARTING // 10**6)
-    found = [_kernels.compiled_pays(10**6) for _ in range(enough)]
-    assert found == [False] * (enough - 1) + [True]
-    assert not _kernels.compiled_pays(10)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 @pytest.mark.parametrize("labels", ["neither", "weights", "groups", "both"])
 def test_machine_code_sums_up_the_same(
@@ -126,26 +114,6 @@ def test_machine_code_sums_up_the_same(
         np.testing.assert_allclose(means, parts[0][1], rtol=1e-14)
         # Only the upper triangle is filled.
         assert_close(np.triu(within) + np.triu(within, 1).T, wanted, rtol=1e-10)
-
-
-def test_full_columns_far_from_zero_keep_their_digits() -> None:
-    """Use columns without zeros and far from zero; one of them is filled in later rows only."""
-    rng = np.random.default_rng(1)
-    rows = counts().toarray()
-    rows[:, 3] = 1e6 + rng.normal(size=len(rows))
-    rows[:, 5] = 0.0
-    rows[1500:, 5] = -1e6 + rng.normal(size=1500)
-    for part in (sp.csr_array(rows), sp.csr_array(rows[1500:])):
-        moments = SecondMoments.from_data(blocked(part))
-        assert_close(moments.covariance, covariance(part), rtol=1e-9)
-
-
-def test_threads_change_nothing() -> None:
-    rows, found = blocked(counts()), []
-    for n_threads in (1, 2, 3):
-        with threadpool_limits(n_threads, user_api="blas"):
-            found.append(SecondMoments.from_data(rows).covariance)
-        np.testing.assert_array_equal(found[-1], found[0])
 
 
 def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -30,34 +28,18 @@ def positive_root(X: Any, Y: Any, alpha: float) -> tuple[Any, Any]:
     return values[positive][::-1], vectors[:, positive][:, ::-1].T
 
 
-def test_few_features_that_tell_groups_apart_are_found_where_dense_loadings_miss_some() -> None:
-    for seed in (0, 2):
-        data = make_sparse_groups(random_state=seed)
-        given = {"background": data.background}
-        dense = np.abs(CPCA(2).fit(data.foreground, **given).components_).max(axis=0)
-        assert (np.argsort(-dense)[:30] < 30).sum() < 28
-        counted = SparseCPCA(2, n_features_to_select=15).fit(data.foreground, **given)
-        assert len(selected(counted) & set(range(30))) >= 28
-        assert ((counted.components_ != 0).sum(axis=1) == 15).all()
-
-
 def test_a_cross_validated_penalty_keeps_them_and_few_others() -> None:
     data = make_sparse_groups(random_state=1)
+    given: dict[str, Any] = {"background": data.background}
     choice = cross_validated_penalty(
-        SparseCPCA(2),
-        data.foreground,
-        background=data.background,
-        penalties=[0.2, 0.4, 0.6, 0.9],
-        random_state=0,
+        SparseCPCA(2), data.foreground, penalties=[0.2, 0.4, 0.6, 0.9], random_state=0, **given
     )
     found = selected(choice.fitted)
     assert len(found & set(range(30))) >= 25
     assert len(found - set(range(30))) <= 15
-    assert choice.contrasts.shape == (5, 4)
     assert choice.penalty == choice.penalties[choice.contrasts.mean(axis=0).argmax()]
-    again = SparseCPCA(2, penalty=choice.penalty).fit(data.foreground, background=data.background)
+    again = SparseCPCA(2, penalty=choice.penalty).fit(data.foreground, **given)
     np.testing.assert_array_equal(again.components_, choice.fitted.components_)
-    assert again.get_params() == choice.fitted.get_params()
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 1.0])
@@ -112,34 +94,12 @@ def test_a_count_is_met_as_least_angle_regression_meets_it(copies: bool) -> None
                 np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{"penalty": 0.4}, {"n_features_to_select": 3}])
-def test_a_fit_leaves_random_state_and_warning_filters_alone(options: Any) -> None:
-    X, Y = planted()
-    state = np.random.mtrand._rand.get_state  # type: ignore[attr-defined]
-    before, random_state = list(warnings.filters), state()
-    with ThreadPoolExecutor(4) as pool:
-        for _ in range(20):
-            pool.submit(SparseCPCA(2, alpha=1.0, **options).fit, X, background=Y)
-    assert list(warnings.filters) == before
-    np.testing.assert_equal(state(), random_state)
-
-
 def test_without_a_penalty_these_are_the_components_of_cpca() -> None:
     X, Y = planted()
     dense = CPCA(3, alpha=0.5).fit(X, background=Y).components_
     for sparsity in ({"penalty": 0.0}, {"n_features_to_select": 12}):
         sparse = SparseCPCA(3, alpha=0.5, **sparsity).fit(X, background=Y)
         np.testing.assert_allclose(sparse.components_, dense, atol=1e-10)
-
-
-def test_a_number_and_the_penalty_that_gives_it_are_one_solution() -> None:
-    X, Y = planted()
-    counted = SparseCPCA(1, alpha=0.5, n_features_to_select=5).fit(X, background=Y)
-    penalty = float(counted.penalties_[0])
-    same = SparseCPCA(1, alpha=0.5, penalty=penalty * (1 + 1e-9)).fit(X, background=Y)
-    np.testing.assert_allclose(same.components_, counted.components_, atol=1e-6)
-    more = SparseCPCA(1, alpha=0.5, penalty=penalty * (1 - 1e-3)).fit(X, background=Y)
-    assert (more.components_ != 0).sum() > 5
 
 
 def test_the_path_goes_from_dense_to_one_feature() -> None:

@@ -14,14 +14,13 @@ from contrast_core import CPCA
 from contrast_core.contrast import automatic_contrast
 from contrast_core.linalg import (
     NotConvergedError,
-    RidgeWeights,
     _proof,
     proved_trace_ratio,
     search_components,
     subspace_error,
 )
 from contrast_core.moments import SecondMoments
-from contrast_core.solve import LIMITS, Task, _ratio, make_plan, solve_contrasts, solve_ratios
+from contrast_core.solve import LIMITS, Task, make_plan
 from tests.core.planned import EAGER, moments_in, plan_in, rotation, symmetric
 
 D = 150
@@ -185,29 +184,3 @@ def test_tall_sparse_rows_are_searched_by_products() -> None:
     # Without a fallback, the search continues contrast by contrast.
     alone = make_plan(Task(1, 1, 2, form="products"), replace(LIMITS, products=1))
     assert automatic_contrast(*moments, 2, alone)[0] == pytest.approx(found, rel=1e-10)
-
-
-def test_the_planned_solver_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(2, 300, 60))
-    x[:, :4] *= [9.0, 7.0, 5.0, 4.0]
-    moments = moments_in("dense", x, y)
-    budgets: list[Any] = []
-    path = _ratio.regularised_path
-
-    def watched(*args: Any, budget: Any) -> Any:
-        budgets.append(budget)
-        return path(*args, budget=budget)
-
-    monkeypatch.setattr(_ratio, "regularised_path", watched)
-    alone = replace(EAGER, path_contrasts=4)
-    for limits, several, one in (
-        (LIMITS, "eigh", "eigh"),
-        (EAGER, "search", "search"),
-        (alone, "eigsh", "search"),
-    ):
-        plan = plan_in("dense", limits)
-        assert set(solve_contrasts(*moments, [0.0, 1.0, 2.0], 2, plan).solvers) == {several}
-        assert automatic_contrast(*moments, 2, plan)[1].solvers == (one,)
-        solve_ratios(*moments, [RidgeWeights(0.5, 0.5)], 2, plan)
-    assert [budget is None for budget in budgets] == [True, False, False]

@@ -22,8 +22,7 @@ from contrast_core import (
     linalg,
 )
 from contrast_core.linalg import subspace_error
-from contrast_core.moments import Form, SpanMoments, product_moments
-from contrast_core.rows import rows_of
+from contrast_core.moments import Form, SpanMoments
 from contrast_core.solve import (
     LIMITS,
     SOLVERS,
@@ -107,10 +106,8 @@ def test_it_agrees_with_the_covariance_in_feature_space(solver: Any, kind: str) 
             np.testing.assert_allclose(getattr(wide, name), getattr(wanted, name), rtol=1e-6)
         np.testing.assert_allclose(wide.mean_, wanted.mean_, rtol=1e-14, atol=1e-13)
         np.testing.assert_allclose(wide.transform(y), wanted.transform(y), atol=1e-5)
-        variances = wide.foreground_moments_.variances
-        np.testing.assert_allclose(variances, moments(kind)[0].variances, atol=1e-12)
-    again = CPCA(3, alpha=ALPHAS[-1], solver=solver, random_state=0).fit(x, background=y)
-    np.testing.assert_array_equal(again.components_, wide.components_)
+    variances = wide.foreground_moments_.variances
+    np.testing.assert_allclose(variances, moments(kind)[0].variances, atol=1e-12)
     copy = pickle.loads(pickle.dumps(wide))
     assert subspace_error(copy.at(1.0).components_, wide.at(1.0).components_) < 1e-8
 
@@ -130,13 +127,10 @@ def test_the_path_agrees() -> None:
     wide = contrast_path(x, background=y, alphas=[*ALPHAS, np.inf])
     dense = contrast_path(moments()[0], background=moments()[1], alphas=[*ALPHAS, np.inf])
     assert isinstance(wide.foreground, SpanMoments)
-    for alpha, a, b in zip(ALPHAS, wide.components, dense.components, strict=False):
-        assert subspace_error(a, b) <= allowed("dense", alpha, 2)
     np.testing.assert_allclose(wide.components, dense.components, atol=1e-6)
     np.testing.assert_allclose(wide.eigenvalues, dense.eigenvalues, rtol=1e-8)
     np.testing.assert_allclose(wide.affinity, dense.affinity, atol=1e-8)
-    again = wide.at(4.0)
-    assert subspace_error(again.components_, wide.components[2]) < 1e-8
+    assert subspace_error(wide.at(4.0).components_, wide.components[2]) < 1e-8
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -164,23 +158,17 @@ def test_directions_without_variance_come_after_negative_ones() -> None:
     """
     x, y = wide_data()
     x = x.mean(axis=0) + np.random.default_rng(1).normal(size=(20, M)) @ (y - y.mean(axis=0)) / 20
-    with pytest.warns(ContrastWarning, match="5 of 5 components have negative contrast"):
-        wide = CPCA(5, alpha=50.0, solver="gram").fit(x, background=y)
-    assert (wide.contrastive_eigenvalues_ < 0).all()
-    assert (wide.background_variance_ > 0).all()
     # More components can be asked for than there are directions with variance.
     with pytest.warns(
         ContrastWarning, match="last 65 of 90 components are directions|25 of 90 components have"
     ):
-        more = CPCA(90, alpha=50.0).fit(
-            wide.foreground_moments_, background=wide.background_moments_
-        )
-    np.testing.assert_allclose(more.components_ @ more.components_.T, np.eye(90), atol=1e-10)
-    np.testing.assert_array_equal(more.contrastive_eigenvalues_[M - 1 :], 0.0)
-    assert subspace_error(more.components_[:5], wide.components_) < 1e-8
+        wide = CPCA(90, alpha=50.0, solver="gram").fit(x, background=y)
+    assert (wide.contrastive_eigenvalues_[: M - 1] < 0).all()
+    assert (wide.background_variance_[: M - 1] > 0).all()
+    np.testing.assert_array_equal(wide.contrastive_eigenvalues_[M - 1 :], 0.0)
+    np.testing.assert_allclose(wide.components_ @ wide.components_.T, np.eye(90), atol=1e-10)
     for rows in (x, y):
-        centred = rows - rows.mean(axis=0)
-        assert np.abs(centred @ more.components_[M - 1 :].T).max() < 1e-8
+        assert np.abs((rows - rows.mean(axis=0)) @ wide.components_[M - 1 :].T).max() < 1e-8
 
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
@@ -233,29 +221,6 @@ def test_nearly_dependent_rows_cost_the_components_nothing() -> None:
     rows = rng.normal(size=(3, space.factor.rank))
     lifted = space.lift(rows)
     np.testing.assert_allclose(lifted @ lifted.T, rows @ rows.T, rtol=0, atol=1e-10)
-
-
-def test_two_constant_datasets_have_directions_without_variance() -> None:
-    flat = np.ones((N, D))
-    with pytest.warns(ContrastWarning, match="last 2 of 2 components are directions in which nei"):
-        both = CPCA(alpha=1.0, solver="gram").fit(flat, background=flat[:M])
-    np.testing.assert_allclose(both.components_ @ both.components_.T, np.eye(2), atol=1e-12)
-
-
-def test_a_path_after_a_fit_by_products_takes_the_matrix_that_is_worth_it() -> None:
-    """Check that each contrast of the path has the components of a separate fit."""
-    x, y = sparse_data()
-    rows = [rows_of(part) for part in (x, y)]
-    products = product_moments(rows)
-    fitted = CPCA(3, alpha=1.0).fit(products[0], background=products[1])
-    assert fitted.form_ == "span"
-    by_products = CPCA(3, alpha=1.0, solver="lanczos").fit(x, background=y)
-    path = by_products.set_params(solver="auto").path([1.0, 3.0])
-    assert [one.form_ for one in path] == ["span", "span"]
-    for one in path:
-        alone = CPCA(3, alpha=one.alpha_, solver="eigh").fit(x, background=y)
-        assert subspace_error(one.components_, alone.components_) < 1e-8
-    assert by_products.at(2.0).form_ == "span"
 
 
 def test_a_failed_iteration_falls_back() -> None:

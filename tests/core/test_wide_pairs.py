@@ -13,7 +13,6 @@ import pytest
 import scipy.sparse as sp
 
 from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus, SecondMoments
-from contrast_core.contrast import effective_n_pairs
 from contrast_core.linalg import NotConvergedError, subspace_error
 from contrast_core.moments import PairMoments
 from contrast_core.rows import rows_of
@@ -107,18 +106,11 @@ def assert_agrees(found: PCAPlusPlus, wanted: PCAPlusPlus) -> None:
 
 
 def test_the_shape_decides_the_form(shape: tuple[int, int], planned: Any) -> None:
-    made = planned(*pairs(shape))
-    assert made.plan.form == ("span" if shape == WIDE else "products")
-    for exchangeable in (True, False):
-        moments = made.moments(made.plan.form, exchangeable=exchangeable)
-        whole = moments.second_moments(exchangeable=exchangeable)
-        assert moments.average.form == whole.form == made.plan.form
+    assert planned(*pairs(shape)).plan.form == ("span" if shape == WIDE else "products")
     for n, form in ((45, "dense"), (44, "span")):
         X, positive = pairs((n, 90), n_loaded=90)
         for method in (PCAPlus(), PCAPlusPlus()):
-            fitted = method.fit(X, positive=positive)
-            assert fitted.form_ == fitted.plan_.form == form
-            assert len(fitted.plan_.reason) > 10
+            assert method.fit(X, positive=positive).form_ == form
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
@@ -147,23 +139,6 @@ def test_it_agrees_with_the_covariance(
     np.testing.assert_allclose(aligned.components_, exact.components_, atol=1e-6)
     np.testing.assert_allclose(aligned.alignment_, exact.alignment_, rtol=1e-10)
     np.testing.assert_allclose(aligned.mean_, exact.mean_, atol=1e-12)
-
-
-def test_a_mean_far_from_zero_costs_no_precision(shape: tuple[int, int], planned: Any) -> None:
-    """Use a mean of 1,000 standard deviations."""
-    far, near = pairs(shape, mean=1e3), pairs(shape)
-    for method in (PCAPlus(), PCAPlusPlus()):
-        wanted = method.fit(planned(near[0], near[1])).components_
-        found = method.fit(planned(far[0], far[1])).components_
-        assert subspace_error(found, wanted) < 1e-7
-
-
-def test_the_worth_of_repeated_rows_is_told(shape: tuple[int, int], planned: Any) -> None:
-    X, positive = pairs((shape[0] // 2, shape[1]))
-    index = np.repeat(np.arange(len(X)), 2)
-    X, positive, n = X[index], positive[index], effective_n_pairs(index, index)
-    wanted = PCAPlusPlus().fit(PairMoments.from_data(X, positive), n_effective=n)
-    assert_agrees(PCAPlusPlus().fit(planned(X, positive), n_effective=n), wanted)
 
 
 def test_low_rank_is_recognised(shape: tuple[int, int], planned: Any) -> None:
