@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,6 +130,14 @@ def test_nothing_is_computed_before_it_is_asked_for(rows: Any) -> None:
         scores.compute()
 
 
+def test_foreground_and_background_may_differ_in_kind(rows: Any) -> None:
+    lazy, few = _lazy(rows), rows[:200]
+    expected = CPCA(alpha=0.3).fit(rows, background=few).components_
+    for X, background in ((lazy, few), (rows, _lazy(few)), (lazy, lazy[:200])):
+        fitted = CPCA(alpha=0.3).fit(X, background=background)
+        np.testing.assert_allclose(fitted.components_, expected, atol=1e-10)
+
+
 def test_errors_name_the_chunk(rows: Any) -> None:
     bad = rows.copy()
     bad[500, 3] = np.nan
@@ -140,3 +152,60 @@ def test_errors_name_the_chunk(rows: Any) -> None:
     for empty in (lazy[:0], lazy[lazy[:, 0] > 1e9]):
         with pytest.raises(ValueError, match=r"X has no rows \(n_samples=0\)"):
             SecondMoments.from_data(empty)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Yield a client of a local cluster of two processes."""
+    distributed = pytest.importorskip("distributed")
+    settings = {
+        "distributed.comm.timeouts.connect": "60s",
+        "distributed.worker.memory.terminate": False,
+        "distributed.scheduler.allowed-failures": 10,
+    }
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            local_directory=str(tmp_path_factory.mktemp("dask")),
+            silence_logs=50,
+        ) as cluster,
+        distributed.Client(cluster) as connected,
+    ):
+        yield connected
+
+
+def _kill_once(chunk: Any, marker: str, block_id: Any = None) -> Any:
+    """Return the chunk, but kill the process that is the first one to compute chunk (6, 0).
+
+    The results that this process has computed before are lost.
+    """
+    if block_id == (6, 0):
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return chunk
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.01)  # gives the other worker time to take tasks
+    return chunk
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL is a POSIX signal")
+def test_a_worker_killed_half_way_changes_nothing(rows: Any, client: Any, tmp_path: Path) -> None:
+    marker = tmp_path / "killed"
+    before = set(client.run(os.getpid).values())
+    lazy = _lazy(rows).map_blocks(_kill_once, str(marker), dtype=rows.dtype, meta=rows[:0])
+    assert_same_moments(SecondMoments.from_data(per_chunk(lazy)), SecondMoments.from_data(rows))
+    assert marker.exists()
+    client.wait_for_workers(2, timeout=60)
+    after = set(client.run(os.getpid).values())
+    assert len(before - after) == 1  # one worker was killed and another one was started
+    fitted = CPCA(alpha=1).fit(lazy, background=lazy[:300])
+    expected = CPCA(alpha=1).fit(rows, background=rows[:300])
+    np.testing.assert_allclose(
+        fitted.transform(lazy).compute(), expected.transform(rows), atol=1e-10
+    )
