@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +12,10 @@ from psygnal import Signal
 from qtpy.QtCore import QTimer
 
 from napari_plugin._layers import (
-    KEY,
     Channel,
     channel_axis,
     images_of,
+    known,
     leading_axes,
     pixels_of,
     region_of,
@@ -35,6 +36,18 @@ _MOST = 512  # largest number of pixels along a side of the box that are checked
 _SETTLED = 250  # milliseconds without a change after which the drawn area is evaluated
 
 
+_TOOLTIPS = {
+    "image": "The image or stack whose background is to be removed",
+    "axis": "The axis that holds channels: each channel has a background of its own",
+    "kind": "Where the background is seen without signal",
+    "draw": "Then drag a box over an area that shows no signal",
+    "area": "A layer of shapes or labels that mark the background",
+    "from_here": "Take the frame that is shown",
+    "to_here": "Take the frame that is shown",
+    "other": "Images that show the background only",
+}
+
+
 class Choices(Container[Widget]):
     """Widgets to choose the image, its channels, and where its background is.
 
@@ -53,46 +66,23 @@ class Choices(Container[Widget]):
         self._viewer, self._side = viewer, 16
         self._layer: Image | None = None
         self._settled = self._selecting = False
-        self.image = ComboBox(
-            label="Image",
-            choices=lambda _: [each for each in viewer.layers if isinstance(each, Image)],
-            nullable=True,
-            tooltip="The image or stack whose background is to be removed",
-        )
-        self.axis = ComboBox(
-            label="Channels",
-            choices=self._axes,
-            tooltip="The axis that holds channels: each channel has a background of its own",
-        )
+        self.image = ComboBox(label="Image", choices=lambda _: self._images(), nullable=True)
+        self.axis = ComboBox(label="Channels", choices=self._axes)
         self.channels = Container[Widget](labels=False)
         self.ticks: list[CheckBox] = []
-        self.kind = ComboBox(
-            label="Background is",
-            choices=(BOX, FRAMES, OTHER),
-            tooltip="Where the background is seen without signal",
-        )
-        self.draw = PushButton(
-            text="Draw a box", tooltip="Then drag a box over an area that shows no signal"
-        )
-        self.area = ComboBox(
-            label="Drawn in",
-            choices=lambda _: self._of(Shapes, Labels),
-            nullable=True,
-            tooltip="A layer of shapes or labels that mark the background",
-        )
+        self.kind = ComboBox(label="Background is", choices=(BOX, FRAMES, OTHER))
+        self.draw = PushButton(text="Draw a box")
+        drawn = partial(self._of, Shapes, Labels)
+        self.area = ComboBox(label="Drawn in", choices=lambda _: drawn(), nullable=True)
         self.span = ComboBox(label="It holds for", choices=(ALL_FRAMES, THIS_FRAME))
-        self.first = SpinBox(label="From frame", value=0, min=0, max=0)
-        self.last = SpinBox(label="To frame", value=0, min=0, max=0)
-        self.from_here = PushButton(text="From here", tooltip="Take the frame that is shown")
-        self.to_here = PushButton(text="To here", tooltip="Take the frame that is shown")
-        self.other = ComboBox(
-            label="Layer",
-            choices=lambda _: [x for x in self._of(Image) if x != self.image.value],
-            nullable=True,
-            tooltip="Images that show the background only",
-        )
+        self.first = SpinBox(label="From frame", max=0)
+        self.last = SpinBox(label="To frame", max=0)
+        self.from_here, self.to_here = PushButton(text="From here"), PushButton(text="To here")
+        self.other = ComboBox(label="Layer", choices=lambda _: self._others(), nullable=True)
         self.swap = PushButton(text="Swap image and background")
         self.hint = Line()
+        for name, tooltip in _TOOLTIPS.items():
+            getattr(self, name).tooltip = tooltip
         stack = (self.first, self.last, row(self.from_here, self.to_here))
         self._parts = {BOX: (self.draw, self.area), FRAMES: stack, OTHER: (self.other, self.swap)}
         parts = [*self._parts[BOX], self.span, *self._parts[FRAMES], *self._parts[OTHER], self.hint]
@@ -119,7 +109,13 @@ class Choices(Container[Widget]):
     def _of(self, *kinds: type) -> list[Any]:
         """Return the layers of the given kinds, except results of the plugin."""
         layers: list[Any] = [each for each in self._viewer.layers if isinstance(each, kinds)]
-        return [x for x in layers if "method" not in _known(x) and not x.name.endswith(" preview")]
+        return [x for x in layers if "method" not in known(x) and not x.name.endswith(" preview")]
+
+    def _images(self) -> list[Image]:
+        return [each for each in self._viewer.layers if isinstance(each, Image)]
+
+    def _others(self) -> list[Any]:
+        return [each for each in self._of(Image) if each != self.image.value]
 
     def _axes(self, _widget: object = None) -> list[tuple[str, int]]:
         names = [] if self._layer is None else leading_axes(self._layer)
@@ -158,7 +154,7 @@ class Choices(Container[Widget]):
         images = self._of(Image)
         if (self._settled and self.image.value is not None) or not images:
             return
-        layer = next((x for x in images if _known(x).get("role") != "background"), images[0])
+        layer = next((x for x in images if known(x).get("role") != "background"), images[0])
         others = [each for each in images if each != layer]
         is_stack = layer.ndim > 2
         drawn = [x for x in self._of(Shapes, Labels) if x.name.startswith("background")]
@@ -360,9 +356,3 @@ class Choices(Container[Widget]):
         mask = np.zeros(images.n_images, dtype=bool)
         mask[first : last + 1] = True
         return mask.reshape(images.shape[:-2])
-
-
-def _known(layer: Any) -> dict[str, Any]:
-    """Return the plugin's entry in the metadata of a layer."""
-    found: dict[str, Any] = layer.metadata.get(KEY, {})
-    return found

@@ -40,6 +40,12 @@ def pixels_of(layer: Image | Labels) -> Any:
     return layer.data[0] if layer.multiscale else layer.data
 
 
+def known(layer: Any) -> dict[str, Any]:
+    """Return the plugin's entry in the metadata of a layer."""
+    found: dict[str, Any] = layer.metadata.get(KEY, {})
+    return found
+
+
 def images_of(layer: Image | None, what: str, channel: Channel | None = None) -> Images:
     """Return the images of a layer, or of one of its channels, without reading pixels.
 

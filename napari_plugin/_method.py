@@ -18,6 +18,23 @@ from napari_plugin._settings import (
 )
 
 BY_SIZE, PATCHES, WHOLE = "Automatic choice", "Small patches", "Whole frames"
+_MEANS = [
+    ("Automatic", "auto"),
+    ("Keep the background's mean", "keep"),
+    ("Remove the background's mean", "remove"),
+]
+_TOOLTIPS = {
+    "suppression": "How strongly the background is suppressed; 50 is chosen automatically",
+    "n_components": "How many components of the signal are kept",
+    "compare": "Patches suit large or single images. Whole frames suit films of small images whose "
+    "signal returns to the same place.",
+    "side": "In pixels. With 0, patches are squares of 16 pixels, or strips along stripes.",
+    "step": "From a patch to the next; 0 is automatic",
+    "brightness": "Automatic removes the background's mean if the background is a dark ground, as "
+    "in fluorescence.",
+    "constant": "A little better where that is true; flattens faint signal where it is not",
+    "absorbed": "For absorption images and bright field: the result is the optical density",
+}
 
 
 class MethodChoices(Section):
@@ -28,63 +45,30 @@ class MethodChoices(Section):
 
     def __init__(self) -> None:
         self.method = ComboBox(label="Method", choices=[(METHODS[each], each) for each in METHODS])
-        self.suppression = Slider(
-            label="Suppression",
-            value=50,
-            max=99,
-            readout=False,  # napari's style leaves no room for the slider's own number
-            tooltip="How strongly the background is suppressed; 50 is chosen automatically",
-        )
+        # napari's style leaves no room for the slider's own number.
+        self.suppression = Slider(label="Suppression", value=50, max=99, readout=False)
         self._number = Label(value="50")
         self._slider = row(self.suppression, self._number, label="Suppression")
-        self.n_components = SpinBox(
-            label="Components",
-            value=10,
-            min=1,
-            max=10_000,
-            tooltip="How many components of the signal are kept",
-        )
-        self.compare = ComboBox(
-            label="Compare",
-            choices=(BY_SIZE, PATCHES, WHOLE),
-            tooltip="Patches suit large or single images. Whole frames suit films of small images "
-            "whose signal returns to the same place.",
-        )
-        self.side = SpinBox(
-            label="Patch side",
-            max=48,
-            tooltip="In pixels. With 0, patches are squares of 16 pixels, or strips along stripes.",
-        )
-        self.step = SpinBox(
-            label="Patch step", max=48, tooltip="From a patch to the next; 0 is automatic"
-        )
-        means = "Keep the background's mean", "Remove the background's mean"
-        self.brightness = ComboBox(
-            label="Brightness",
-            choices=[("Automatic", "auto"), (means[0], "keep"), (means[1], "remove")],
-            tooltip="Automatic removes the background's mean if the background is a dark ground, "
-            "as in fluorescence.",
-        )
-        self.constant = CheckBox(
-            text="Background equally strong everywhere",
-            tooltip="A little better where that is true; flattens faint signal where it is not",
-        )
-        self.absorbed = CheckBox(
-            text="Light is absorbed",
-            visible=False,
-            tooltip="For absorption images and bright field: the result is the optical density",
-        )
+        self.n_components = SpinBox(label="Components", value=10, min=1, max=10_000)
+        self.compare = ComboBox(label="Compare", choices=(BY_SIZE, PATCHES, WHOLE))
+        self.side = SpinBox(label="Patch side", max=48)
+        self.step = SpinBox(label="Patch step", max=48)
+        self.brightness = ComboBox(label="Brightness", choices=_MEANS)
+        self.constant = CheckBox(text="Background equally strong everywhere")
+        self.absorbed = CheckBox(text="Light is absorbed", visible=False)
         self.by_hand = CheckBox(text="Strength as in the papers")
         self.raw = FloatSpinBox(label="Strength (α, γ or β)", value=1.0, max=1e12, step=None)
         widgets: list[Widget] = [self.method, self._slider, self.n_components, self.compare]
         widgets += [self.side, self.step, self.brightness, self.constant]
         super().__init__("Method", [*widgets, self.by_hand, self.raw])
+        for name, tooltip in _TOOLTIPS.items():
+            getattr(self, name).tooltip = tooltip
         number = self._number.native
         number.setFixedWidth(number.fontMetrics().horizontalAdvance("999"))
         self.raw.native.setDecimals(6)
         self.curve = Plot("Variance kept, over the suppression")
         self.inside.native.layout().addWidget(self.curve)
-        self.curve.setVisible(False)
+        self.curve.set_mark(self.suppression.value / 100)
         self.suppression.changed.connect(self._on_slider)
         self.n_components.changed.connect(lambda: self.moved.emit())
         for widget in (self.method, self.compare, self.by_hand):
@@ -106,16 +90,6 @@ class MethodChoices(Section):
         self.side.visible = self.step.visible = not whole
         self.brightness.visible = self.constant.visible = automatic and not whole
         self.raw.visible = slides and self.by_hand.value
-
-    def show_curve(self, curve: dict[str, list[float]]) -> None:
-        """Plot how much variance of signal and background is kept at each suppression.
-
-        The plot is hidden if `curve` is empty.
-        """
-        self.curve.setVisible(bool(curve))
-        if curve:
-            lines = {name: curve[name] for name in ("signal", "background")}
-            self.curve.set_lines(curve["suppression"], lines, self.suppression.value / 100)
 
     def samples(self, shape: tuple[int, ...], behind: tuple[int, ...] | None) -> Samples:
         """Return the samples (patches or frames) for images of this shape.

@@ -257,10 +257,9 @@ class Checked:
     ----------
     remarks : tuple of (str, {"doubtful", "instead"})
         Reasons to doubt the result: the remarks of the model and the verdicts of `contrast_core`.
-    curve : dict of list of float
-        Three lists of equal length, or none if no curve is drawn. "suppression" holds positions of
-        the slider from 0 to 1. "signal" and "background" hold the share of their variance that is
-        kept at each position.
+    curve : dict of ndarray of shape (n, 2)
+        For "signal" and "background", positions of the slider from 0 to 1, and the share of their
+        variance that is kept at each position. It is empty if no curve is drawn.
     scores : ndarray of shape (n, 2), optional
         The first two scores of at most 5,000 frames.
     places : list of tuple of int
@@ -268,7 +267,7 @@ class Checked:
     """
 
     remarks: tuple[Remark, ...]
-    curve: dict[str, list[float]]
+    curve: dict[str, NDArray[np.float64]]
     scores: NDArray[np.float64] | None
     places: list[tuple[int, ...]]
 
@@ -279,14 +278,13 @@ def examine(outcome: Outcome, report: Report) -> Checked:
     scores, places = None, list[tuple[int, ...]]()
     if solution.has_maps and solution.n_components >= 2:
         scores, places = frame_scores(outcome, report)
-    curve: dict[str, list[float]] = {}
+    curve: dict[str, NDArray[np.float64]] = {}
     if solution.is_live and solution.n_features <= _MOST_FEATURES:
         at = progress_of(report, "Drawing the curve")(_CURVE, len(_CURVE))
         k = solution.settings.n_components
         kept = [solution.at(each, k) for each in at]
-        curve = {"suppression": list(_CURVE)}
-        curve["signal"] = [each.variance_kept("foreground") for each in kept]
-        curve["background"] = [each.variance_kept("background") for each in kept]
+        for name, side in (("signal", "foreground"), ("background", "background")):
+            curve[name] = np.column_stack([_CURVE, [each.variance_kept(side) for each in kept]])
     found = [(each.sentence, each.severity) for each in solution.judgement.verdicts(report)]
     return Checked((*solution.remarks, *found), curve, scores, places)
 

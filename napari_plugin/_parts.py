@@ -33,8 +33,6 @@ class Line(Label):
 
     def say(self, text: str, light: Light = "") -> None:
         """Show a text, with a light of this colour in front of it."""
-        if (text, light) == (self.text, self.light):
-            return
         self.text, self.light = text, light
         shown = escape(text, quote=False).replace("\n", "<br>")
         color = _LIGHTS.get(light)
@@ -103,20 +101,22 @@ class Plot(QWidget):
         self.setFixedHeight(_HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(title)
+        self.setVisible(False)
 
-    def set_lines(self, x: list[float], lines: dict[str, list[float]], mark: float) -> None:
-        """Draw lines over axes from 0 to 1, and a mark at the position `mark` of the x axis."""
-        self._lines = {name: np.column_stack([x, y]) for name, y in lines.items()}
-        self.set_mark(mark)
+    def show_lines(self, lines: dict[str, NDArray[Any]]) -> None:
+        """Draw lines (n, 2) over axes from 0 to 1; the plot is hidden if there are none."""
+        self._lines = lines
+        self.setVisible(bool(lines))
 
     def set_mark(self, mark: float) -> None:
-        """Move the mark to another position of the x axis."""
+        """Draw a mark at this position of the x axis."""
         self._mark = mark
         self.update()
 
-    def set_points(self, points: NDArray[Any]) -> None:
-        """Draw points (n, 2), scaled to the plot."""
-        self.points, self._chosen = points, -1
+    def show_points(self, points: NDArray[Any] | None) -> None:
+        """Draw points (n, 2), scaled to the plot; the plot is hidden if there are none."""
+        self.points, self._chosen = np.empty((0, 2)) if points is None else points, -1
+        self.setVisible(points is not None)
         self.update()
 
     def choose(self, number: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from napari.layers import Image
 from napari.utils import resize_dask_cache
 
-from napari_plugin._layers import KEY, pixels_of
+from napari_plugin._layers import KEY, known, pixels_of
 from napari_plugin._model import Outcome
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ class Results:
     def __init__(self, viewer: napari.Viewer, on_gone: Callable[[], None]) -> None:
         self._viewer, self._on_gone = viewer, on_gone
         self.shown: list[Shown] = []
-        self._ours: list[Any] = []  # layers of all runs
         self._hidden: list[Any] = []
         viewer.layers.events.removed.connect(self._on_removed)
 
@@ -109,7 +108,7 @@ class Results:
         used, n_axes, point = dims.last_used, dims.ndim, dims.point
         # The layer is hidden at first, because napari would read the first image of a visible layer
         # at once.
-        layer = shown.layers[kind] = self._viewer.add_image(
+        shown.layers[kind] = self._viewer.add_image(
             data,
             name=f"{outcome.task.pair.foreground.name} {kind}",
             metadata={KEY: outcome.described()},
@@ -118,7 +117,6 @@ class Results:
             visible=False,
             **keywords,
         )
-        self._ours.append(layer)
         extra = dims.ndim - n_axes
         dims.last_used = min(used + extra, dims.ndim - 1)
         dims.set_point(range(extra, dims.ndim), point)
@@ -130,14 +128,10 @@ class Results:
 
     def _on_removed(self, event: Any) -> None:
         """Forget the layers that the user has deleted."""
-        layer = event.value
-        self._ours = [each for each in self._ours if each != layer]
-        self._hidden = [each for each in self._hidden if each != layer]
-        gone = []
+        self._hidden = [each for each in self._hidden if each != event.value]
         for shown in self.shown:
-            shown.layers = {k: each for k, each in shown.layers.items() if each != layer}
-            if "denoised" not in shown.layers:
-                gone.append(shown)
+            shown.layers = {k: each for k, each in shown.layers.items() if each != event.value}
+        gone = [each for each in self.shown if "denoised" not in each.layers]
         self.shown = [each for each in self.shown if each not in gone]
         for each in gone:
             if each.source in self._viewer.layers:
@@ -163,7 +157,7 @@ class Results:
             if kind in each.data and kind not in each.layers:
                 self._make(each, kind)
         shown = [each.layers.get(kind) for each in self.shown]
-        wanted |= {layer: layer in shown for layer in self._ours}
+        wanted |= {layer: layer in shown for layer in layers if "method" in known(layer)}
         for source in {id(each.source): each.source for each in self.shown}.values():
             if source in layers:
                 wanted[source] = kind == "original"

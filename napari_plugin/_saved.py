@@ -72,16 +72,13 @@ def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
     """
     try:
         estimator = load(path)
-    except (OSError, ValueError) as error:
+        made = estimator.dock_
+    except (OSError, ValueError, AttributeError) as error:
         raise InputError(
             f"{path.name} could not be read: it is not a model that was saved here, or it is "
-            "damaged. Choose another file."
+            "damaged. Choose a file that Save model wrote."
         ) from error
-    if not hasattr(estimator, "dock_"):
-        raise InputError(
-            f"{path.name} holds a model that was not saved here. Choose one that Save model wrote."
-        )
-    made, sides, n = estimator.dock_, shape[-2:], int(estimator.n_features_in_)
+    sides, n = shape[-2:], int(estimator.n_features_in_)
     samples: Patches | Frames = Frames()
     fits = tuple(getattr(estimator, "frame_shape", sides)) == sides and n == sides[0] * sides[1]
     if made["windows"]:

@@ -96,7 +96,6 @@ class ContrastiveDenoising(Container[Widget]):
     def _lay_out(self) -> None:
         """Lay out the dock with Qt, so that it scrolls if the window is low."""
         make_accessible(self._all)
-        self.frames.setVisible(False)
         self._result.native.layout().addWidget(self.frames)
         inside = self._all.native
         inside.layout().addStretch()
@@ -342,8 +341,8 @@ class ContrastiveDenoising(Container[Widget]):
 
     def _clear(self) -> None:
         self.verdict.say("")
-        self.method.show_curve({})
-        self.frames.setVisible(False)
+        self.method.curve.show_lines({})
+        self.frames.show_points(None)
 
     def _examine(self) -> None:
         outcomes = [each.outcome for each in self.results.shown]
@@ -358,11 +357,9 @@ class ContrastiveDenoising(Container[Widget]):
 
     def _on_examined(self, outcomes: list[Outcome], found: list[Checked]) -> None:
         first = found[0]
-        self.method.show_curve(first.curve)
-        self.frames.setVisible(first.scores is not None)
-        if first.scores is not None:
-            self._places = first.places
-            self.frames.set_points(first.scores)
+        self.method.curve.show_lines(first.curve)
+        self._places = first.places
+        self.frames.show_points(first.scores)
         said: list[Remark] = []
         for outcome, checked in zip(outcomes, found, strict=True):
             name = f"{outcome.task.pair.foreground.name}: " if len(found) > 1 else ""

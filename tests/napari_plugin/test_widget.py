@@ -474,13 +474,6 @@ def test_a_method_that_leaves_the_background_is_told_on_our_own_sample(viewer, d
     dock.choose(source.name, "background", method="pcpca")
     dock.run()
     dock.wait_for_all()
-    clean, noisy = source.metadata["clean"], source.data
-    found = dock.data("cells behind fringes denoised")
-    left = [
-        np.polynomial.Polynomial.fit(x.ravel(), clean.ravel(), 1, full=True)[1][0][0]
-        for x in (found, noisy)
-    ]
-    assert left[0] > 0.8 * left[1]
     assert "of the background's variance. Use the automatic method" in dock.verdict
     assert dock.widget.verdict.light == "instead"
 
