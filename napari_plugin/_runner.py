@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
@@ -58,21 +58,20 @@ class Runner(QObject):
         self._thread = ThreadPoolExecutor(1)
         self.current: Job | None = None
         """Job that is running or waiting to begin."""
-        self._n_alive = 0
+        self._last: Future[None] | None = None
         self._reported.connect(self._on_reported)
         self._ended.connect(self._on_ended)
 
     @property
     def is_quiet(self) -> bool:
         """Whether no job is running or waiting, and every cancelled job has ended."""
-        return not self._n_alive
+        return self._last is None or self._last.done()
 
     def start(self, job: Job) -> None:
         """Cancel the running job, and begin a new one when it has ended."""
         self.cancel()
         self.current = job
-        self._n_alive += 1
-        self._thread.submit(self._run, job)
+        self._last = self._thread.submit(self._run, job)
 
     def cancel(self) -> None:
         """Cancel the job, which stops after the block that it is working on."""
@@ -111,7 +110,6 @@ class Runner(QObject):
             self.progressed.emit(done, total, doing)
 
     def _on_ended(self, job: Job, result: Any, failure: Exception | None) -> None:
-        self._n_alive -= 1
         if self.current is job:
             self.current = None
             try:
