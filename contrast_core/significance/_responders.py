@@ -10,11 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 
 from contrast_core._validation import FloatArray, check_number, real_array
-from contrast_core.significance._condition_shift import _VARIANCE_FACTOR
 
 _ITERATIONS = 500  # largest number of iterations of expectation maximisation
 _CLOSEST = 1.0  # smallest distance between the two means, in standard deviations
 _FEWEST = 10  # smallest number of scores in each set
+# Each part of the rows helped to choose the direction along which another part is scored. This
+# doubles the variance of a mean. The rest is a margin, because the mixture is estimated too.
+_VARIANCE_FACTOR = 3.0
 _Z = 1.959964  # standard normal quantile of a 95% interval
 
 
@@ -71,8 +73,6 @@ class Responders:
             return np.nan, np.nan, np.nan
         baseline = others.mean()
         room = max(self.sensitivity - self.background_posterior.mean(), np.finfo(float).eps)
-        # As in `condition_shift`, this factor accounts for correlated scores: each part of the rows
-        # helped to choose the direction along which another part is scored.
         error = np.sqrt(
             _VARIANCE_FACTOR * (values.var() / len(values) + others.var() / len(others))
         )

@@ -102,7 +102,7 @@ def contrasts(
         The levels that could be compared, in the order of the columns of the two arrays below.
     `.varm['contrasts' | key_added]` : `ndarray` (shape `(n_vars, n_levels)`)
         The direction of each level, of unit length. Entries are positive for genes that are higher
-        in the condition, and zero for genes that do not differ or are not in use.
+        in the condition, and zero for genes that are not in use.
     `.varm['contrasts_stability' | ...]` : `ndarray` (shape `(n_vars, n_levels)`)
         Stability of each gene. New directions are computed from resampled donors, or from resampled
         parts of the cells if there are no donors. The stability is the share of these directions in

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.stats import norm
+from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 from contrast_core import condition_shift, responders
@@ -106,6 +108,37 @@ def test_without_an_effect_the_interval_holds_and_p_values_are_rarely_small(kind
     assert np.mean(small) <= 0.096  # 0.05 plus three standard errors of 200 draws
 
 
+@pytest.mark.parametrize("n", [3, 5])
+def test_the_p_value_accounts_for_products_of_donors_that_enter_the_mean_twice(n: int) -> None:
+    data = by_donor(4, 0.3, n_donors=n)
+    found = condition_shift(**data, n_resamples=0)
+    effects = np.array(
+        [
+            found.foreground_scores[data["units"] == name].mean()
+            - found.background_scores[data["background_units"] == name].mean()
+            for name in np.unique(data["units"])
+        ]
+    )
+    # Three donors make three products: the effects vary half as much as the products, and the mean
+    # of the effects is the mean of the products. For three donors the factor is therefore 4.
+    error = np.sqrt({3: 4, 5: 8 / 3}[n] / n) * effects.std(ddof=1)
+    assert found.p_value == pytest.approx(student.sf(effects.mean() / error, n - 1))
+
+
+@pytest.mark.parametrize(("n_moved", "size", "area"), [(8, 0.6, 0.84), (400, 0.1, 0.755)])
+def test_rows_are_separated_by_few_features_and_by_many(
+    n_moved: int, size: float, area: float
+) -> None:
+    areas = []
+    for seed in range(10):
+        x, y = np.random.default_rng(seed).normal(size=(2, 200, 400))
+        x[:, :n_moved] += size
+        found = condition_shift(x, background=y, n_resamples=0, random_state=0)
+        scores = np.r_[found.foreground_scores, found.background_scores]
+        areas.append(roc_auc_score(np.repeat([1, 0], 200), scores))
+    assert np.mean(areas) > area
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_the_direction_is_that_of_a_few_lines_of_numpy(nested: bool) -> None:
     data = by_donor(5, 1.0, nested=nested)
@@ -119,7 +152,15 @@ def test_the_direction_is_that_of_a_few_lines_of_numpy(nested: bool) -> None:
     difference = centres[0].mean(axis=0) - centres[1].mean(axis=0)
     # `error` is the squared standard error of the difference.
     error = sum(each.mean(axis=0) / 150 for each in variances)
-    difference *= np.maximum(1 - error / difference**2, 0)
+    z = np.abs(difference) / np.sqrt(error)
+    # z is from N(0, 1) for features that do not differ, and from N(0, 1 + spread) for others.
+    share, spread = 0.1, 10 * (z**2).mean()
+    for _ in range(20):
+        parts = (1 - share) * norm.pdf(z), share * norm.pdf(z, scale=np.sqrt(1 + spread))
+        differs = parts[1] / sum(parts)
+        factor = differs * spread / (1 + spread)
+        share, spread = differs.mean(), (differs * z**2).sum() / differs.sum() - 1
+    difference *= factor
     covariance = np.mean([np.cov(part.T) for part in y], axis=0)
     if nested:
         covariance += np.cov(centres[1].T, bias=True)
