@@ -12,8 +12,8 @@ and for Mixscape's definition, which is written out here. Mixscape subtracts fro
 of its 20 nearest non-targeting cells of the replicate. It then projects onto the difference of the
 two means on the genes that differ (Wilcoxon, adjusted p below .05, log2 fold change above .25). Its
 AUC is .5 if fewer than five genes differ. For the 95% intervals, cells are drawn with replacement
-within each guide while the directions stay fixed. Three constants of `condition_shift` (ridge,
-shrinkage, components) were chosen on these AUCs.
+within each guide while the directions stay fixed. The ridge, the
+number of components and the kind of shrinkage of `condition_shift` were chosen on these AUCs.
 
 mixscape: In simulated screens, 30%, 60% or 90% of 400 cells respond by 1, 2 or 4 standard
 deviations along a direction of 40 of 400 genes. Library size and cell cycle vary too. The measure
