@@ -41,7 +41,7 @@ class ContrastAdvice(ShortRepr):
     excess : ndarray of shape (K, 4)
         Excess variance that the first k directions of PCA, cPCA*, cPCA and whitening hold.
     lower, upper : ndarray of shape (K, 4)
-        Ends of the 95% interval of the excess over units, by Student's t.
+        Ends of the 95% confidence interval of the excess, from Student's t over units.
     p_value : float
         P-value of the excess along the leading direction of cPCA*, which is also the leading
         direction of cPCA. The null hypothesis is that units of foreground and background have the
@@ -81,8 +81,8 @@ class ContrastAdvice(ShortRepr):
         """
         if not (self.found if found is None else found):
             return (
-                "Nothing to find: units that were left out vary no more in the foreground than in "
-                "the background, beyond what chance explains."
+                "Nothing to find: left-out units do not vary significantly more in the foreground "
+                "than in the background."
             )
         needed = [name != METHODS[0] for name in self.advised]
         if not any(needed):
@@ -92,7 +92,9 @@ class ContrastAdvice(ShortRepr):
         begins, ends = self.n_components[[first, last]]
         span = f"up to {ends}" if first == 0 else f"from {begins} to {ends}"
         at_the_end = last == len(needed) - 1
-        rest = "the most that were looked at" if at_the_end else "PCA holds it as well with more"
+        rest = (
+            "larger numbers were not compared" if at_the_end else "PCA holds it as well with more"
+        )
         plural = "component" if ends == 1 else "components"
         return f"A contrast is needed {span} {plural} ({self.advised[first]}); {rest}."
 
@@ -247,7 +249,7 @@ def _directions(
 def _whitened(
     directions: list[list[FloatArray]], background: SecondMoments, ridge: float
 ) -> list[list[FloatArray]]:
-    """Return bases of the same subspaces in which the background covariance plus ridge is I."""
+    """Transform each basis so that the background covariance plus ridge becomes the identity."""
     return [
         [
             np.linalg.solve(
@@ -260,7 +262,7 @@ def _whitened(
 
 
 def _squared_lengths(rows: Any, mean: FloatArray, bases: list[list[FloatArray]]) -> FloatArray:
-    """Return the squared distances of rows from the mean in each basis, (n, K, 4)."""
+    """Return the squared distances of rows from the mean, measured in each basis, (n, K, 4)."""
     lengths = np.empty((rows.shape[0], len(bases), len(METHODS)))
     for i, of_methods in enumerate(bases):
         for j, basis in enumerate(of_methods):
@@ -270,7 +272,7 @@ def _squared_lengths(rows: Any, mean: FloatArray, bases: list[list[FloatArray]])
 
 
 def _unit_means(sample: Sample, values: FloatArray) -> FloatArray:
-    """Average the values of the rows of each unit, (U, K, 4)."""
+    """Return the mean of the values over the rows of each unit, (U, K, 4)."""
     weights = np.ones(len(values)) if sample.weights is None else sample.weights
     sums = np.zeros((sample.n_units, *values.shape[1:]))
     np.add.at(sums, _codes(sample), weights[:, None, None] * values)
@@ -278,7 +280,7 @@ def _unit_means(sample: Sample, values: FloatArray) -> FloatArray:
 
 
 def _difference(x: FloatArray, y: FloatArray, shared: Any) -> tuple[FloatArray, ...]:
-    """Return the mean difference, its standard error and degrees of freedom, over units.
+    """Return the difference of the means over units, its standard error and degrees of freedom.
 
     The test is paired if all units are in both datasets; otherwise it is Welch's test.
     """

@@ -1,4 +1,4 @@
-"""Permutation test of a condition, which permutes the labels of donors or of their two parts."""
+"""Permutation test of a condition, which relabels donors or swaps the two parts of a donor."""
 
 from __future__ import annotations
 
@@ -58,8 +58,9 @@ def condition_test(
     leading direction after the earlier components are removed, at the automatic contrast strength
     for one component.
 
-    A donor with rows in both sets has two parts, which are swapped. The mean of the two parts is
-    subtracted from both. Donors with rows in one set only are not centred.
+    If a donor has rows in both sets, a relabelling swaps these two parts or leaves them in place.
+    The mean of the two parts is subtracted from both. Donors with rows in one set only are not
+    centred.
 
     Parameters
     ----------
@@ -93,9 +94,9 @@ def condition_test(
     ValueError
         If there are fewer than 20 relabellings, so that no p-value can reach 0.05. The smallest
         designs with at least 20 are 3 donors against 3, 1 against 19, and 5 donors with rows in
-        both sets (32 relabellings). The error is also raised if some donors have rows in one set
-        only while no donor has rows in the other set only. In addition, it is raised in the cases
-        in which `permutation_test` raises it.
+        both sets (32 relabellings). The error is also raised if some donors occur in one set
+        only, but no donor occurs in the other set only. In addition, it is raised in the cases in
+        which `permutation_test` raises it.
     TypeError
         In the cases in which `permutation_test` raises it.
 
@@ -109,8 +110,8 @@ def condition_test(
     If the condition has no influence on how a donor's rows are drawn, the first component's p-value
     at an automatic contrast is exact. At a given contrast it is approximate, because both sets are
     scaled to the total variances of the original sets. The p-values of later components are
-    approximate too, because the same earlier components are removed in every relabelling: those of
-    the original labels.
+    approximate too, because every relabelling removes the components that were found with the
+    original labels.
 
     The moments of a donor with few rows are noisy. If treated donors and controls had different
     numbers of rows, this noise alone would distinguish them. Rows are therefore left out at random,

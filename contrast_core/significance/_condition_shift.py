@@ -97,9 +97,8 @@ class ConditionShift:
     def stability(self, n_top: int = 10) -> FloatArray:
         """Return how often each feature is among those with the largest loadings, (n_features,).
 
-        Of the resampled directions, this is the share that fulfils two conditions. The feature has
-        one of the `n_top` largest absolute loadings, and its loading has the same sign as in
-        `direction`.
+        For each feature, the result is the share of the resampled directions in which the feature
+        has one of the `n_top` largest absolute loadings, with the same sign as in `direction`.
         """
         n_top = min(check_count(n_top, "n_top"), len(self.direction))
         size = np.abs(self.resampled)
@@ -397,8 +396,8 @@ def _directions(
     sizes = [np.array([float(len(part)) for part in own]) for own in parts]
     if not variances[1].any():
         raise ValueError(
-            "background does not vary within its units: there is nothing to measure a difference "
-            "by."
+            "background does not vary within its units. The effect is measured in standard "
+            "deviations of the background, so give background rows that vary."
         )
     coordinates = np.asarray(rows[1] @ basis.T, dtype=np.float64)
     size = 2 * [len(basis)]
@@ -430,9 +429,9 @@ def _shrunk(difference: FloatArray, squared_error: FloatArray) -> FloatArray:
 
     In each row, a share of the features differs. Their true differences, in standard errors, are
     drawn from a normal distribution with mean 0. The other features do not differ. The share and
-    the variance of the distribution are estimated by expectation maximisation, which starts from a
-    small share, since from a large one it needs many more iterations. Features without an error are
-    returned as they are.
+    the variance of the distribution are estimated by expectation maximisation. It starts from a
+    small share, because it would need many more iterations from a large share. Differences whose
+    standard error is zero are returned unchanged.
     """
     varies = squared_error > 0
     squared = np.divide(difference**2, squared_error, out=np.zeros_like(difference), where=varies)

@@ -1,4 +1,4 @@
-"""Cross-fitted trace ratio, with directions from one half of the rows, variances from the other."""
+"""Cross-fitted trace ratio: directions from one half of the rows, variances from the other half."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ def cross_fitted_ratio(
     sizes = samples.foreground.n_units, samples.background.n_units
     if samples.foreground.codes is None and min(sizes) < 4:
         raise ValueError(
-            f"X has {sizes[0]} rows and background {sizes[1]}; splits into halves that each have "
-            "a variance need at least 4 of both."
+            f"X has {sizes[0]} rows and background {sizes[1]}. Each half of a split needs 2 rows "
+            "to have a variance, so the splits need at least 4 of both."
         )
     of_unit = samples.dealt(_BLOCKS, rng)
     x, y = samples.foreground.merged(of_unit[0]), samples.background.merged(of_unit[1])

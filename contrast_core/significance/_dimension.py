@@ -243,8 +243,7 @@ class _WeightedRows:
             if not values[k] ** 2 > edge:
                 return k
             left = left - values[k] * np.outer(vectors[:, k], directions[k])
-        # The count is at least one below the rank, because with all directions counted nothing
-        # would be left as noise.
+        # At least one direction must be left as noise, so the count stays below the rank.
         return int(max(0, min(n - 1, n_features) - 1))
 
 

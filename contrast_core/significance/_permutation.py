@@ -162,8 +162,8 @@ def permutation_test(
         The donor, animal or other unit that each row belongs to. Units are relabelled as a whole,
         and each counts the same, however many rows it has. A label that occurs in both datasets is
         one unit with two parts. The mean of the two parts is subtracted from both parts, and the
-        parts are swapped with each other only. Without units, rows are treated as independent. If
-        several rows come from the same donor, the p-values are then far too small.
+        parts can only be swapped with each other. Without units, rows are treated as independent.
+        If several rows come from the same donor, the p-values are then far too small.
     sample_weight, background_weight : array-like of shape (n,) and (m,), optional
         A weight for each row, as for `CPCA.fit`. For several backgrounds, give a list of such
         arrays. A row counts as one independent row, whatever its weight, and keeps its weight when
@@ -242,9 +242,9 @@ def permutation_test(
     samples = two_samples(X, background, units, background_units, **weights)
     if samples.repeats_background():
         warn(
-            "every row of background is a row of X too. Relabelling rows tests nothing then: a row "
-            "is compared with itself. Use condition_test with the treated rows alone as X; it "
-            "adds the background to the foreground itself."
+            "every row of background is a row of X too, so this test would compare rows with "
+            "themselves. Use condition_test with the treated rows alone as X. It then adds the "
+            "background to the foreground."
         )
     relabellings = Relabellings.from_samples(samples, n_permutations)
     parts = samples.units()

@@ -28,8 +28,8 @@ Columns: TypeAlias = dict[str, list[Any]]
 _NEAR = 10.0  # degrees; subspaces whose largest angle is smaller are reported as the same
 _LEVEL = 0.05
 _EXCESS = (
-    "Excess variance of the first components on units that did not choose them, in units of the "
-    "background's variance, and 95% interval of the advised method"
+    "Excess variance of the first components on left-out units, in units of the background's "
+    "variance, with the 95% interval of the advised method"
 )
 
 
@@ -186,9 +186,9 @@ class ContrastReport:
         return (
             f"{'yes' if self._found() else 'no'}: p = {test.p_values[0]:.2g} for the first "
             f"component (statistic {test.statistics[0]:.3g}; 95% of the relabelled data stay below "
-            f"{usual:.3g}, and no p-value can be below {test.smallest_p_value:.2g}); on units that "
-            f"did not choose it, p = {advice.p_value:.2g}. The answer is yes if the first is at "
-            f"most {_LEVEL:g} or the second at most {advice.level:g}"
+            f"{usual:.3g}, and no p-value can be below {test.smallest_p_value:.2g}); p = "
+            f"{advice.p_value:.2g} for its excess on left-out units. The answer is yes if the "
+            f"first p-value is at most {_LEVEL:g} or the second at most {advice.level:g}"
         )
 
     def _components(self) -> str:
@@ -203,8 +203,8 @@ class ContrastReport:
         largest = np.degrees(self.stability.angles.max(axis=1))
         half, most = np.quantile(largest, [0.5, 0.95])
         return (
-            f"{half:.0f} degrees from that of half of {len(largest)} resamples or less, "
-            f"{most:.0f} from that of 95% (largest principal angle)"
+            f"the largest principal angle to the subspace of a resample is at most {half:.0f} "
+            f"degrees in half of {len(largest)} resamples, and at most {most:.0f} degrees in 95%"
         )
 
     def _strengths(self) -> str:
@@ -212,9 +212,9 @@ class ContrastReport:
         own, degrees = self.estimator.strength_, np.degrees(self.angles)
         near = np.append(self.strengths[_around(self.strengths, own, degrees < _NEAR)], own)
         return (
-            f"within {_NEAR:.0f} degrees of it from {name} = {near.min():.3g} to {near.max():.3g}, "
-            f"of {self.strengths[0]:.3g} to {self.strengths[-1]:.3g} looked at; "
-            f"{degrees[0]:.0f} degrees at {self.strengths[0]:.3g}"
+            f"the subspace turns by less than {_NEAR:.0f} degrees from {name} = {near.min():.3g} "
+            f"to {near.max():.3g}, and by {degrees[0]:.0f} degrees at {self.strengths[0]:.3g}; "
+            f"strengths from {self.strengths[0]:.3g} to {self.strengths[-1]:.3g} were tried"
         )
 
 
@@ -342,7 +342,7 @@ def _other_strengths(fitted: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def _around(strengths: FloatArray, own: float, near: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask of the strengths between `own` and the first one on each side that is far."""
+    """Return a mask of the strengths between `own` and the nearest one on each side that is far."""
     far = strengths[~near]
     lower, upper = far[far < own], far[far > own]
     return np.asarray(

@@ -22,7 +22,7 @@ _Z = 1.959964  # standard normal quantile of a 95% interval
 
 @dataclass(frozen=True, eq=False)
 class Responders:
-    """Posterior probability of each row that it responded, as computed by `responders`.
+    """Posterior probability that each row responded, as computed by `responders`.
 
     Parameters
     ----------
@@ -144,7 +144,9 @@ def responders(
             )
     centre, spread = others.mean(), others.std()
     if spread == 0:
-        raise ValueError("background_scores are all the same; a mixture needs their spread.")
+        raise ValueError(
+            "background_scores are all the same. The mixture model needs scores that vary."
+        )
     z, z_others = (values - centre) / spread, (others - centre) / spread
     prior, shift = 0.5, max(2.0, 1.5 * z.mean())
     for _ in range(_ITERATIONS):

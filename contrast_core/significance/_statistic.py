@@ -75,19 +75,19 @@ class Statistic:
         match fitted:
             case CPCA() if estimator.get_params()["alpha"] == "denoise":
                 raise ValueError(
-                    "alpha='denoise' is chosen for two components together and not to be tested; "
-                    "give alpha='auto' or a number."
+                    "alpha='denoise' is chosen for two components together, so single components "
+                    "cannot be tested; give alpha='auto' or a number."
                 )
             case CPCA() if math.isinf(fitted.alpha_):
                 raise ValueError(
-                    "alpha=inf cannot be tested: a relabelled background has another null space. "
-                    "Give a large finite alpha, or alpha='auto'."
+                    "alpha=inf cannot be tested, because every relabelled background has a "
+                    "different null space. Give a large finite alpha, or alpha='auto'."
                 )
             case CPCA():
                 return cls(alpha=_unless_auto(estimator, "alpha", fitted.alpha_))
             case CPCAStar() if estimator.get_params()["condition_limit"] is not None:
                 raise ValueError(
-                    "condition_limit leaves out other directions of each relabelling, so its "
+                    "condition_limit leaves out different directions in each relabelling, so the "
                     "components cannot be tested; give condition_limit=None with a beta < 1."
                 )
             case CPCAStar():

@@ -345,8 +345,8 @@ def two_samples(
         if "contains NaN" not in str(error):
             raise
         raise ValueError(
-            f"{str(error).split(';')[0]}. Resampling needs complete rows, with PCPCA and CLVM too: "
-            "leave out the rows or features with missing values, or fill them in first, for "
+            f"{str(error).split(';')[0]}. Resampling needs complete rows, even with PCPCA and "
+            "CLVM. Leave out the rows or features with missing values, or fill them in first, for "
             "example by the impute method of a fitted PCPCA."
         ) from None
     if which is not None and (units is not None or background_units is not None):
@@ -370,7 +370,8 @@ def two_samples(
     basis = None
     if x.shape[1] > x.shape[0] + y.shape[0]:
         x, y = (part.toarray() if issparse(part) else part for part in (x, y))
-        # This loses nothing, because every covariance of these rows vanishes outside their span.
+        # The coordinates in the span lose nothing, because every covariance of these rows vanishes
+        # outside the span.
         directions, coordinates = np.linalg.qr(np.vstack([x, y]).astype(np.float64).T)
         basis = directions.T
         x, y = np.split(coordinates.T, [x.shape[0]])

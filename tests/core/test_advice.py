@@ -36,7 +36,7 @@ SENTENCES = [
     (two_sets(3.0, (9.0, 8.0, 7.0)), "A contrast is needed up to 3 components (cPCA*); PCA holds "),
     (
         two_sets(2.5, 11 * (3.0,)),
-        "A contrast is needed up to 10 components (cPCA*); the most that ",
+        "A contrast is needed up to 10 components (cPCA*); larger numbers ",
     ),
 ]
 

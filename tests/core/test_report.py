@@ -52,8 +52,8 @@ def test_report_says_what_its_parts_say(estimator: Any) -> None:
     around = report.statements()
     largest = np.degrees(report.stability.angles.max(axis=1))
     half, most = np.quantile(largest, 0.5), np.quantile(largest, 0.95)
-    assert around["subspace"].startswith(f"{half:.0f} degrees from that of half of 20 resamples")
-    assert f", {most:.0f} from that of 95%" in around["subspace"]
+    assert f"at most {half:.0f} degrees in half of 20 resamples" in around["subspace"]
+    assert f"at most {most:.0f} degrees in 95%" in around["subspace"]
     near = [fitted.strength_]
     for side in (report.strengths < near[0], report.strengths > near[0]):
         order = np.argsort(np.abs(report.strengths[side] - near[0]))
@@ -63,8 +63,9 @@ def test_report_says_what_its_parts_say(estimator: Any) -> None:
             if np.degrees(angle) >= 10:
                 break
             near.append(strength)
-    ends = f"= {min(near):.3g} to {max(near):.3g}, of {report.strengths[0]:.3g} to "
+    ends = f"= {min(near):.3g} to {max(near):.3g}, and by "
     assert ends in around["other strengths"]
+    assert f"strengths from {report.strengths[0]:.3g} to " in around["other strengths"]
     text = str(report)
     assert f"{fitted.strength_:.4g}" in text
     assert f"{again.n_significant()} of {len(again.p_values)} significant at 5%" in text
