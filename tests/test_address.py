@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 ADDRESS = "https://example.org/owner/name"
 
 
-def test_one_call_writes_it_everywhere_and_another_replaces_it(tmp_path: Path) -> None:
+def test_one_call_writes_the_address_everywhere_and_another_replaces_it(tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("address", ROOT / "scripts" / "address.py")
     assert spec is not None and spec.loader is not None
     address = importlib.util.module_from_spec(spec)

@@ -40,7 +40,7 @@ def test_one_experiment_of_a_paper_prints_both_figures() -> None:
 
 
 @pytest.mark.slow
-def test_the_track_record_prints_what_its_page_says() -> None:
+def test_the_track_record_prints_the_numbers_of_its_page() -> None:
     done = python(str(ROOT / "validation" / "track_record.py"), "sensors")
     assert done.returncode == 0, done.stderr
     page = (ROOT / "docs" / "track_record.md").read_text(encoding="utf-8").splitlines()
@@ -55,7 +55,7 @@ def test_the_track_record_prints_what_its_page_says() -> None:
             assert numbers[0] == pytest.approx(numbers[1], abs=0.021)
 
 
-def test_only_a_shortfall_with_its_reason_is_no_failure() -> None:
+def test_a_shortfall_is_a_failure_unless_a_reason_is_given() -> None:
     code = """
 from benchmarks.common.report import Report, run
 
@@ -77,7 +77,7 @@ run(study)
 
 
 @pytest.mark.slow
-def test_a_mutation_survives_where_nothing_is_tested(tmp_path: Path) -> None:
+def test_a_mutation_survives_if_no_test_detects_it(tmp_path: Path) -> None:
     pytest.importorskip("pytest_cov")
     scripts = tmp_path / "scripts"
     scripts.mkdir()

@@ -36,7 +36,7 @@ def _says(printed: str, shown: str) -> bool:
     )
 
 
-def test_numbers_are_compared_to_two_units_of_the_last_digit() -> None:
+def test_numbers_may_differ_by_two_units_of_the_last_digit() -> None:
     assert _says("a = 0.43, 7 rows", "a =  0.41, 7 rows")
     assert not _says("a = 0.44, 7 rows", "a = 0.41, 7 rows")
     assert not _says("0.04 of the error", "0.03 of the error")
@@ -46,7 +46,7 @@ def test_numbers_are_compared_to_two_units_of_the_last_digit() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_code_of_a_page_runs_and_prints_what_it_says(
+def test_the_code_of_a_page_prints_the_output_that_the_page_shows(
     page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = page.read_text(encoding="utf-8")
@@ -62,7 +62,7 @@ def test_the_code_of_a_page_runs_and_prints_what_it_says(
         assert _says(printed, shown), f"{page.name} shows\n{shown}\nbut prints\n{printed}"
 
 
-def test_the_benchmarks_that_pages_name_are_there() -> None:
+def test_the_benchmarks_named_on_pages_exist() -> None:
     for page in (*DOCS.rglob("*.md"), ROOT / "README.md"):
         if "_build" in page.parts:
             continue

@@ -37,7 +37,7 @@ def _python(code: str) -> str:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_public_name_is_there_and_no_other(module: str) -> None:
+def test_every_public_name_exists_and_unknown_names_raise_an_error(module: str) -> None:
     if module.startswith("scanpy_ext"):
         pytest.importorskip("scanpy")
     package = importlib.import_module(module)
@@ -117,7 +117,7 @@ def test_import_contracts_hold() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_manifest_is_named_as_the_distribution() -> None:
+def test_the_manifest_has_the_name_of_the_distribution() -> None:
     npe2 = pytest.importorskip("npe2")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     manifest = npe2.PluginManifest.from_distribution(project["name"])

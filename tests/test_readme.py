@@ -16,7 +16,7 @@ def _python_blocks() -> list[str]:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_each_block_runs_pasted_alone(
+def test_each_block_of_code_runs_alone(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     block = _python_blocks()[number]
@@ -40,7 +40,7 @@ def test_links_lead_to_files() -> None:
     assert [target for target in targets if not (README.parent / target).is_file()] == []
 
 
-def test_a_package_index_is_shown_no_link_or_picture_of_the_repository() -> None:
+def test_the_page_of_a_package_index_has_no_relative_links_or_pictures() -> None:
     project = tomllib.loads((README.parent / "pyproject.toml").read_text(encoding="utf-8"))
     hook = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
     text = README.read_text(encoding="utf-8")

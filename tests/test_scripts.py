@@ -54,14 +54,14 @@ def test_the_set_up_waits_for_another_apt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["update", "install"])
-def test_the_set_up_stops_where_packages_cannot_be_installed(tmp_path: Path, command: str) -> None:
+def test_the_set_up_stops_if_packages_cannot_be_installed(tmp_path: Path, command: str) -> None:
     done = set_up(tmp_path, f'case "$*" in *{command}*) exit 100;; esac')
     assert done.returncode == 1
     assert "could not be installed: libgl1" in done.stderr
     assert "SYSTEM_PACKAGES=skip" in done.stderr
 
 
-def test_the_set_up_goes_on_without_packages_where_it_is_told_to(tmp_path: Path) -> None:
+def test_the_set_up_continues_without_packages_if_a_variable_allows_it(tmp_path: Path) -> None:
     done = set_up(tmp_path, "exit 100", SYSTEM_PACKAGES="skip")
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "calls").exists()

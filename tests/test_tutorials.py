@@ -19,7 +19,7 @@ def test_there_are_tutorials() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_tutorial_runs(path: Path) -> None:
+def test_a_tutorial_runs(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(
         notebook,

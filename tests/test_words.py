@@ -48,7 +48,7 @@ def written(column: int) -> set[str]:
 
 
 @pytest.mark.parametrize(("package", "column"), [("contrast_core", 1), ("scanpy_ext", 2)])
-def test_every_parameter_is_a_word_of_the_page_and_no_word_is_without_one(
+def test_the_parameters_of_the_page_are_exactly_the_public_parameters(
     package: str, column: int
 ) -> None:
     if package == "scanpy_ext":
@@ -58,7 +58,7 @@ def test_every_parameter_is_a_word_of_the_page_and_no_word_is_without_one(
     assert {name for name in names - {"self", "cls"} if name[0] != "_"} == written(column)
 
 
-def test_the_window_says_what_the_page_says() -> None:
+def test_the_window_has_the_labels_of_the_page() -> None:
     rows = re.findall(r"^\|(.*)\|$", PAGE.read_text(encoding="utf-8"), re.M)
     labels = {label.strip() for row in rows for label in row.split("|")[3].split(";")}
     source = "".join(

@@ -42,7 +42,7 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("sets", "sentence"), SENTENCES, ids=[each for _, each in SENTENCES])
-def test_each_sentence_is_said_where_it_is_true(sets: Any, sentence: str) -> None:
+def test_each_sentence_appears_for_data_of_which_it_is_true(sets: Any, sentence: str) -> None:
     X, Y = sets
     advice = contrast_advice(X, background=Y, random_state=0)
     assert advice.sentence().startswith(sentence)
@@ -52,7 +52,7 @@ def test_each_sentence_is_said_where_it_is_true(sets: Any, sentence: str) -> Non
 
 
 @quiet
-def test_the_report_gives_the_advice_and_one_decision() -> None:
+def test_the_report_gives_the_advice_and_a_decision_that_agrees_with_it() -> None:
     X, Y = two_sets(3.0, (9.0,), n=80)
     few: dict[str, Any] = {"n_permutations": 39, "n_resamples": 5, "random_state": 0}
     report = contrast_report(CPCA(1), X, background=Y, **few)
@@ -65,7 +65,7 @@ def test_the_report_gives_the_advice_and_one_decision() -> None:
     assert report.statements()["anything to find"].startswith("no: ")
 
 
-def test_the_excess_is_that_of_the_definition() -> None:
+def test_the_excess_agrees_with_its_definition() -> None:
     """Compare the excess with its definition, for every division of the units into folds.
 
     The folds are random, so the excess must agree with exactly one of these divisions.
@@ -110,7 +110,7 @@ def _all_deals(units: Any, background_units: Any) -> list[Any]:
     return deals
 
 
-def test_units_and_rotations_of_the_data_change_nothing() -> None:
+def test_units_and_rotations_of_the_data_do_not_change_the_advice() -> None:
     X, Y = two_sets(2.0, (4.0,), n=60)
     units = {"units": np.arange(60) // 6, "background_units": np.arange(60) // 6}
     advice = contrast_advice(X, background=Y, random_state=0, **units)
@@ -133,7 +133,7 @@ def test_units_and_rotations_of_the_data_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_units_that_are_alike_are_seldom_found_to_differ(shared: bool) -> None:
+def test_similar_units_are_rarely_found_to_differ(shared: bool) -> None:
     found = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ from tests.core.samples import quiet
 
 @quiet
 @pytest.mark.parametrize("kind", ["rows", "donors", "backgrounds"])
-def test_resamples_are_those_of_a_few_lines_of_numpy(kind: str) -> None:
+def test_resamples_agree_with_plain_numpy(kind: str) -> None:
     """Compare the resamples with plain NumPy, for rows, donors and several backgrounds.
 
     A donor with rows in both datasets is drawn equally often in both. Each of several backgrounds

@@ -28,7 +28,7 @@ FORMS += [sp.dok_array]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_it_is_the_estimator_on_the_two_parts(form: Any) -> None:
+def test_the_fit_is_that_of_the_estimator_on_the_two_parts(form: Any) -> None:
     rows, y = stacked()
     direct = CPCA(alpha=2.0).fit(rows[y == 1], background=rows[y == 0])
     ours = ContrastByLabel(CPCA(alpha=2.0)).fit(form(rows), y)
@@ -50,7 +50,7 @@ def test_cross_validation_splits_both_parts() -> None:
     assert set(search.best_params_) == {"contrastbylabel__estimator__alpha"}
 
 
-def test_labels_that_do_not_fit() -> None:
+def test_labels_that_do_not_fit_are_refused() -> None:
     rows, y = stacked()
     with pytest.raises(ValueError, match=r"no row has the background label 7; the labels are 0, 1"):
         ContrastByLabel(CPCA(), background=7).fit(rows, y)

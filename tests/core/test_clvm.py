@@ -28,7 +28,7 @@ def fit(X: Any, Y: Any, k: int = 2, t: int = 2, **options: Any) -> CLVM:
 # Limits in closed form
 
 
-def test_without_shared_variables_the_span_is_that_of_probabilistic_pca() -> None:
+def test_without_shared_variables_the_subspace_is_that_of_probabilistic_pca() -> None:
     X, Y = planted()
     (n, d), m = X.shape, len(Y)
     values = np.linalg.eigvalsh(np.cov(X.T, bias=True))[::-1]
@@ -42,7 +42,7 @@ def test_without_shared_variables_the_span_is_that_of_probabilistic_pca() -> Non
     assert model.transform_shared(X).shape == (160, 0)
 
 
-def test_without_salient_variables_it_is_probabilistic_pca_of_both() -> None:
+def test_without_salient_variables_clvm_is_probabilistic_pca_of_both_datasets() -> None:
     X, Y = planted()
     pooled = np.vstack([X - X.mean(axis=0), Y - Y.mean(axis=0)])
     values = np.linalg.eigvalsh(pooled.T @ pooled / len(pooled))[::-1]
@@ -59,7 +59,7 @@ def test_without_salient_variables_it_is_probabilistic_pca_of_both() -> None:
 # Scores and densities of rows
 
 
-def test_loadings_are_turned_to_their_principal_axes() -> None:
+def test_loadings_are_rotated_to_their_principal_axes() -> None:
     model = fit(*planted())
     for loadings in (model.shared_loadings_, model.salient_loadings_):
         products = loadings.T @ loadings
@@ -93,7 +93,9 @@ def test_wide_data_need_no_matrix_of_features(sparse: bool) -> None:
 
 
 @pytest.mark.parametrize("d", [8, 1600])
-def test_groups_weights_and_several_backgrounds(d: int) -> None:
+def test_groups_weights_and_several_backgrounds_agree_with_centred_and_repeated_rows(
+    d: int,
+) -> None:
     rng = np.random.default_rng(0)
     X, Y, Z = (rng.normal(size=(n, d)) for n in (50, 40, 30))
     X[:, :3] += 3 * rng.normal(size=(50, 1))
@@ -143,7 +145,7 @@ def test_numbers_of_latent_variables_out_of_range(
         fit(*planted(n, m), k, t)
 
 
-def test_features_must_vary_and_the_fit_converge() -> None:
+def test_constant_data_are_refused_and_a_fit_that_has_not_converged_warns() -> None:
     constant = np.ones((5, 4))
     for rows in (constant, constant * np.arange(5)[:, None] * [0, 0, 0, 1]):
         with pytest.raises(ValueError, match=r"[01] feature\(s\) vary in X or the background"):
@@ -174,7 +176,7 @@ def likelihood_of(X: Any, Y: Any, k: int, t: int = 2) -> MomentLikelihood:
 
 
 @pytest.mark.parametrize(("k", "t"), [(2, 2), (0, 2), (2, 0), (3, 1)])
-def test_likelihood_and_gradient_are_those_of_the_density(k: int, t: int) -> None:
+def test_likelihood_and_gradient_agree_with_the_explicit_density(k: int, t: int) -> None:
     X, Y = planted(40, 30, 6)
     likelihood, rng = likelihood_of(X, Y, k), np.random.default_rng(1)
     loadings, noise = rng.normal(size=(6, k + t)), 0.3
@@ -206,7 +208,7 @@ def test_no_step_of_em_lowers_the_likelihood(k: int, t: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_parameters_are_more_likely(seed: int) -> None:
+def test_no_parameters_have_a_larger_likelihood(seed: int) -> None:
     X, Y = planted(60, 50, 6, seed)
     model = fit(X, Y, 1, 2)
     best = model.log_likelihoods_[-1]
@@ -239,7 +241,7 @@ def test_the_likelihood_never_falls_and_ends_at_its_maximum(k: int, t: int) -> N
     assert longer.log_likelihoods_[-1] == pytest.approx(values[-1], abs=1e-4)
 
 
-def test_loadings_that_are_nearly_parallel_and_long_lose_no_digits() -> None:
+def test_long_and_nearly_parallel_loadings_lose_no_digits() -> None:
     """Use features of different scales, with variances up to 10**5 times the noise variance."""
     rng = np.random.default_rng(0)
     scales = 10.0 ** np.linspace(-6, 3, 10)

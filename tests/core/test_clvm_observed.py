@@ -22,7 +22,7 @@ def fit(X: Any, Y: Any, k: int = 2, t: int = 2, **options: Any) -> CLVM:
 
 @pytest.mark.parametrize("robust", ROBUST)
 @pytest.mark.parametrize(("k", "t"), [(2, 2), (0, 2), (2, 0)])
-def test_the_likelihood_is_that_of_its_rows_and_never_falls(robust: Any, k: int, t: int) -> None:
+def test_the_likelihood_is_the_sum_over_rows_and_never_falls(robust: Any, k: int, t: int) -> None:
     X, Y = gappy()
     model = fit(X, Y, k, t, robust=robust)
     values = model.log_likelihoods_
@@ -36,7 +36,7 @@ def test_the_likelihood_is_that_of_its_rows_and_never_falls(robust: Any, k: int,
     assert model.transform_shared(Y, dataset="background").shape == (50, k)
 
 
-def test_complete_rows_give_what_moments_do() -> None:
+def test_a_fit_to_complete_rows_agrees_with_a_fit_to_moments() -> None:
     X, Y, _, _ = generated(80, 60, 8)
     by_moments = fit(X, Y, tol=1e-9)
     # Moments cannot hold missing values, so an empty row makes CLVM fit to rows.
@@ -47,7 +47,7 @@ def test_complete_rows_give_what_moments_do() -> None:
     np.testing.assert_allclose(by_rows.mean_, X.mean(axis=0), atol=1e-8)
 
 
-def test_scores_of_entries_are_where_weights_and_means_agree() -> None:
+def test_scores_with_robust_entries_are_a_fixed_point_of_weights_and_means() -> None:
     X, Y = gappy(80, 60, 12)
     X[:5, 3] += 30
     model = fit(X, Y, robust="entries")
@@ -81,7 +81,7 @@ def test_scores_of_entries_are_where_weights_and_means_agree() -> None:
 
 
 @pytest.mark.parametrize("tails", ["entries", "rows"])
-def test_outliers_of_its_kind_hardly_move_the_subspace(tails: Any) -> None:
+def test_outliers_hardly_change_the_subspace_of_a_robust_fit(tails: Any) -> None:
     rng = np.random.default_rng(0)
     S, W = 1.5 * rng.normal(size=(2, 40)), rng.normal(size=(2, 40))
     X = rng.normal(size=(400, 2)) @ S + rng.normal(size=(400, 2)) @ W + rng.normal(size=(400, 40))
@@ -128,7 +128,7 @@ def test_rows_that_loadings_explain_exactly_are_refused(robust: Any) -> None:
         fit(exact, exact[::-1][:50], robust=robust)
 
 
-def test_a_missing_maximum_is_refused_and_slow_convergence_is_told() -> None:
+def test_a_likelihood_without_a_maximum_is_refused_and_slow_convergence_warns() -> None:
     rng = np.random.default_rng(0)
     counts = np.log1p(rng.poisson(0.15, size=(270, 30)))  # most entries of most features are equal
     with pytest.raises(ValueError, match="or another `robust`"):

@@ -35,7 +35,7 @@ def sensors(seed: int = 0, **options: Any) -> CLVM:
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize(("k", "t"), [(0, 3), (2, 1)])
 @pytest.mark.parametrize("alike", [True, False])
-def test_the_proximal_step_is_the_minimum(size: int, k: int, t: int, alike: bool) -> None:
+def test_the_proximal_step_minimises_its_objective(size: int, k: int, t: int, alike: bool) -> None:
     """Check single features and groups of features.
 
     All rows of the loadings have the same quadratic form (`alike`), or each row has its own.
@@ -70,7 +70,7 @@ def test_the_proximal_step_is_the_minimum(size: int, k: int, t: int, alike: bool
 
 @pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize("sparsity", ["auto", "horseshoe", 32])
-def test_exactly_the_channels_that_carry_nothing_are_left_out(seed: int, sparsity: Any) -> None:
+def test_exactly_the_uninformative_channels_are_left_out(seed: int, sparsity: Any) -> None:
     model = sensors(seed, sparsity=sparsity)
     np.testing.assert_array_equal(model.selected_, INFORMATIVE)
     assert not model.salient_loadings_[~INFORMATIVE].any()
@@ -132,7 +132,7 @@ def test_features_of_a_group_are_selected_together(options: Any) -> None:
 
 @pytest.mark.parametrize("n_shared", [0, 2])
 @pytest.mark.parametrize("options", [{}, {"robust": "rows"}])
-def test_auto_finds_no_feature_where_the_foreground_has_nothing_of_its_own(
+def test_auto_selects_no_feature_if_the_foreground_has_no_signal_of_its_own(
     n_shared: int, options: Any
 ) -> None:
     rng = np.random.default_rng(n_shared)
@@ -148,7 +148,7 @@ def test_auto_finds_no_feature_where_the_foreground_has_nothing_of_its_own(
         assert model.log_likelihoods_[-1] == pytest.approx(none.log_likelihoods_[-1], abs=1e-3)
 
 
-def test_the_horseshoe_has_a_posterior_and_settings() -> None:
+def test_the_horseshoe_selects_features_by_their_posterior_and_its_settings() -> None:
     data = make_motion_sensors(500, 400)
     options: Any = {"sparsity": "horseshoe"}
 
@@ -206,7 +206,7 @@ def test_invalid_priors_and_sparsity_are_refused(options: Any, error: Any, messa
         fit(*planted(), **options)
 
 
-def test_degrees_of_freedom_go_from_robust_to_normal() -> None:
+def test_the_degrees_of_freedom_range_from_robust_to_normal_noise() -> None:
     X, Y, _, _ = generated(60, 50, 6)
     X[0] += 30
     normal = fit(X, Y)
@@ -220,7 +220,7 @@ def test_degrees_of_freedom_go_from_robust_to_normal() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_wide_data_are_selected_from_by_feature() -> None:
+def test_features_of_wide_data_are_selected() -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(60, 1600)), rng.normal(size=(50, 1600))
     X[:, :6] += 4 * rng.normal(size=(60, 1))
@@ -247,7 +247,7 @@ def test_the_horseshoe_does_not_depend_on_units_order_or_constants() -> None:
         fit(*noise, 1, 1, sparsity="horseshoe")
 
 
-def test_the_scales_of_the_horseshoe_are_where_their_bound_is_highest() -> None:
+def test_the_scales_of_the_horseshoe_maximise_their_bound() -> None:
     rng = np.random.default_rng(0)
     squares, t = rng.uniform(0.01, 4.0, 5), 2
     scales = Scales(1.0, np.ones(5), 1.0, 1.0)
@@ -289,7 +289,7 @@ def test_five_of_twenty_shared_dimensions_are_found(seed: int, n: int, d: int, s
     assert model.log_likelihoods_[-1] == five.log_likelihoods_[-1]
 
 
-def test_nothing_shared_is_found_where_nothing_is() -> None:
+def test_no_shared_dimension_is_found_if_there_is_none() -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(300, 12)), rng.normal(size=(300, 12))
     X += rng.normal(size=(300, 2)) @ rng.normal(size=(2, 12))
@@ -299,7 +299,7 @@ def test_nothing_shared_is_found_where_nothing_is() -> None:
     assert fit(Y, Y, 4, 0, ard=True).shared_loadings_.shape == (12, 1)
 
 
-def test_the_prior_has_its_gradient_and_its_map_does_not_descend() -> None:
+def test_the_gradient_includes_the_prior_and_no_em_step_lowers_the_objective() -> None:
     likelihood = likelihood_of(*planted(60, 50, 6), 3, 1)
     first = likelihood.first()
     prior = priors.Relevance(3, 6, 1e-3, 1e-3 * first.noise)
@@ -323,7 +323,7 @@ def test_the_prior_has_its_gradient_and_its_map_does_not_descend() -> None:
 
 
 @pytest.mark.parametrize("robust", [None, "rows", "entries"])
-def test_relevance_where_values_are_missing(robust: Any) -> None:
+def test_missing_values_do_not_hide_the_number_of_shared_dimensions(robust: Any) -> None:
     rng = np.random.default_rng(0)
     S, W = rng.normal(size=(3, 20)), rng.normal(size=(1, 20))
     X = rng.normal(size=(300, 3)) @ S + rng.normal(size=(300, 1)) @ W + rng.normal(size=(300, 20))
@@ -337,7 +337,7 @@ def test_relevance_where_values_are_missing(robust: Any) -> None:
 
 @pytest.mark.parametrize("tails", ["normal", "rows", "entries"])
 @pytest.mark.parametrize("kind", ["support", "penalty", "groups", "relevance"])
-def test_no_step_with_a_prior_descends(kind: str, tails: Any) -> None:
+def test_no_em_step_with_a_prior_lowers_the_objective(kind: str, tails: Any) -> None:
     rows = observed_rows(*(rows_of(part, missing=True) for part in gappy()))
     search = Search(2, 1, np.random.default_rng(0), 1e-6, 2000)
     likelihood = RowLikelihood.of(rows, tails, 2, search)
@@ -363,7 +363,7 @@ def test_no_step_with_a_prior_descends(kind: str, tails: Any) -> None:
         assert likelihood.evaluate(other, prior).value < values[-1]
 
 
-def test_a_missing_value_and_units_change_no_selection() -> None:
+def test_neither_a_missing_value_nor_the_units_change_the_selection() -> None:
     data = make_motion_sensors(500, 400)
     X, Y = data.foreground.copy(), data.background
     options: dict[str, Any] = {"n_shared": 5, "sparsity": 20.0}

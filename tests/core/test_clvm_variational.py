@@ -63,7 +63,7 @@ def counted(n: int = 300, d: int = 24, seed: int = 0) -> tuple[Any, Any, Any]:
 # Rows with normal or Student's t noise
 
 
-def test_at_the_maximum_of_the_likelihood_it_stays_there() -> None:
+def test_a_fit_that_starts_at_the_maximum_likelihood_stays_there() -> None:
     mice = load_mouse_protein()
     X, Y = mice.foreground, mice.background
     em = CLVM().fit(X, background=Y)
@@ -80,7 +80,7 @@ def test_at_the_maximum_of_the_likelihood_it_stays_there() -> None:
 
 @FEW
 @pytest.mark.parametrize(("robust", "missing"), [(None, True), ("rows", False), ("entries", False)])
-def test_from_elsewhere_it_climbs_to_the_maximum(
+def test_a_fit_that_starts_elsewhere_reaches_the_maximum(
     robust: Any, missing: bool, monkeypatch: Any
 ) -> None:
     X, Y, _, _ = generated(150, 100, 8)
@@ -110,7 +110,7 @@ def test_from_elsewhere_it_climbs_to_the_maximum(
 # Rows of counts
 
 
-def test_the_bound_of_counts_is_close_and_below() -> None:
+def test_the_bound_for_counts_is_close_to_the_likelihood_and_below_it() -> None:
     rng = np.random.default_rng(0)
     loadings, mean = 0.5 * rng.normal(size=(30, 3)), np.log(rng.dirichlet(np.full(30, 2.0)))
     r = rng.uniform(0.5, 20, 30)
@@ -143,7 +143,7 @@ def test_the_bound_of_counts_is_close_and_below() -> None:
 
 
 @FEW
-def test_counts_find_what_logarithms_do_not() -> None:
+def test_a_model_of_counts_finds_a_dimension_that_logarithms_miss() -> None:
     X, Y, truth = counted()
     model = fit(X, Y, n_shared=2, noise="counts", max_iter=40)
     logarithms = [
@@ -171,7 +171,7 @@ def test_counts_find_what_logarithms_do_not() -> None:
         model.denoise(X)
 
 
-def test_posteriors_of_counts_far_from_the_model_are_the_best_ones() -> None:
+def test_posteriors_of_counts_far_from_the_model_maximise_the_bound() -> None:
     # For such rows, the posterior of plain updates can alternate between narrow and wide.
     rng = np.random.default_rng(1)
     for _ in range(40):
@@ -187,7 +187,7 @@ def test_posteriors_of_counts_far_from_the_model_are_the_best_ones() -> None:
 
 
 @FEW
-def test_counts_that_are_zero_or_constant() -> None:
+def test_zero_counts_are_refused_and_constant_counts_are_fitted() -> None:
     X, Y, _ = counted(120, 20)
     X[0] = 0.0
     X[:, 5] = Y[:, 5] = 0.0
@@ -206,7 +206,7 @@ def test_counts_that_are_zero_or_constant() -> None:
             fit(*data, noise="counts")
 
 
-def test_a_penalty_is_scaled_to_the_share_of_the_rows_that_are_sampled(monkeypatch: Any) -> None:
+def test_a_penalty_is_scaled_by_the_share_of_the_rows_that_are_sampled(monkeypatch: Any) -> None:
     monkeypatch.setattr(_clvm_start, "_LEAST_ROWS", 50)
     monkeypatch.setattr(_clvm_start, "ELEMENTS", 1)
     X, Y, _, _ = generated(150, 50, 6)
@@ -240,7 +240,7 @@ def test_the_same_seed_gives_the_same_numbers_from_any_container(tmp_path: Path)
 
 
 @FEW
-def test_rows_that_are_streamed_give_the_same_model(tmp_path: Path) -> None:
+def test_streamed_rows_give_the_same_model(tmp_path: Path) -> None:
     dask_array = pytest.importorskip("dask.array", reason="dask is not installed")
     h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     X, Y, _, _ = generated(300, 200, 6)
@@ -261,7 +261,9 @@ def test_rows_that_are_streamed_give_the_same_model(tmp_path: Path) -> None:
 
 @FEW
 @pytest.mark.parametrize(("c", "sparsity"), [(1e-4, None), (1e5, None), (1e5, 2.0)])
-def test_shift_scale_and_constants(c: float, sparsity: float | None) -> None:
+def test_shifts_scales_and_constant_features_do_not_change_the_model(
+    c: float, sparsity: float | None
+) -> None:
     X, Y, _, _ = generated(120, 100, 6)
     options: dict[str, Any] = {"robust": "rows", "max_iter": 20, "sparsity": sparsity}
     plain = fit(X, Y, **options)
@@ -311,7 +313,7 @@ def test_moments_and_a_missing_torch_are_refused(monkeypatch: Any) -> None:
         fit(*FEW_ROWS)
 
 
-def test_it_shows_its_progress_and_is_forgotten_by_another_fit() -> None:
+def test_the_fit_shows_its_progress_and_the_next_fit_keeps_nothing_of_it() -> None:
     X, Y, _, _ = generated(60, 40, 5)
     seen: list[int] = []
 
@@ -338,7 +340,7 @@ def test_it_shows_its_progress_and_is_forgotten_by_another_fit() -> None:
     ],
     ids=str,
 )
-def test_all_tensors_are_made_on_the_device_that_was_given(options: Any) -> None:
+def test_all_tensors_are_made_on_the_given_device(options: Any) -> None:
     X, Y, _ = counted(60, 8)
     options = {"max_iter": 2, "device": "cpu"} | options
     here = fit(X, Y, **options)

@@ -112,9 +112,7 @@ def parts_of(data: dict[str, Any]) -> list[FloatArray]:
         (PCPCA(2, gamma=0.2), {"alpha": 0.2}),
     ],
 )
-def test_the_statistics_are_those_of_a_few_lines_of_numpy(
-    estimator: Any, given: Any, pooled: bool
-) -> None:
+def test_the_statistics_agree_with_plain_numpy(estimator: Any, given: Any, pooled: bool) -> None:
     data = donors(3, 4, np.random.default_rng(0), shift=3.0)
     labels = [np.isin(np.arange(7), chosen) for chosen in combinations(range(7), 3)]
     expected = by_hand(parts_of(data), labels, 2, pooled=pooled, **given)
@@ -127,7 +125,7 @@ def test_the_statistics_are_those_of_a_few_lines_of_numpy(
     np.testing.assert_allclose(test.p_values, np.maximum.accumulate(p))
 
 
-def test_donors_in_both_and_in_one_keep_to_their_own_kind() -> None:
+def test_shared_donors_swap_their_parts_and_other_donors_swap_among_themselves() -> None:
     rng = np.random.default_rng(2)
     alone, both = donors(3, 3, rng), donors(2, 2, rng, paired=True, shift=1.0)
     data = {
@@ -182,7 +180,7 @@ def n_found(
     ],
 )
 @pytest.mark.parametrize("alpha", ["auto", pytest.param(2.0, marks=pytest.mark.slow)])
-def test_donors_that_differ_anyway_are_no_finding(
+def test_differences_between_donors_alone_are_rarely_significant(
     n: int, m: int, cells: tuple[int, int], paired: bool, pooled: bool, alpha: Any
 ) -> None:
     """Check the level of the test, also if treated donors have more or fewer cells."""
@@ -227,7 +225,7 @@ def test_invalid_tests_of_donors_are_refused(
         condition_test(estimator, **data)
 
 
-def test_one_donor_against_nineteen_is_enough() -> None:
+def test_one_donor_against_nineteen_donors_is_enough_for_a_test() -> None:
     assert condition_test(CPCA(1), **donors(1, 19, RNG)).smallest_p_value == 1 / 20
 
 
@@ -248,7 +246,7 @@ def test_many_features_are_searched_near_the_original_components(alpha: Any, giv
     np.testing.assert_allclose(test.null_statistics[:8], expected, rtol=1e-11)
 
 
-def test_a_search_from_nearby_finds_the_leading_pair_or_says_that_it_does_not() -> None:
+def test_a_search_from_nearby_finds_the_leading_eigenpair_or_reports_a_failure() -> None:
     rng = np.random.default_rng(9)
     x, y = (np.cov(rng.normal(size=(900, 400)).T) * 2.0 for _ in range(2))
     found = nearby_component(x - y, None, 0.0, None, 1e4)
@@ -267,7 +265,7 @@ def test_a_search_from_nearby_finds_the_leading_pair_or_says_that_it_does_not() 
     assert nearby_component(x - y, None, 0.0, None, 10).pairs is None
 
 
-def test_rows_without_groups_are_donors_of_their_own() -> None:
+def test_without_units_each_row_counts_as_a_donor() -> None:
     rng = np.random.default_rng(12)
     X, Y = rng.normal(size=(80, D)), rng.normal(size=(70, D))
     X[:, 0] += 3.0
@@ -281,7 +279,7 @@ def test_rows_without_groups_are_donors_of_their_own() -> None:
     assert (test.n_units, grouped.n_units) == (None, 80)
 
 
-def test_a_background_that_is_in_the_foreground_too_is_named() -> None:
+def test_a_background_that_is_also_in_the_foreground_causes_a_warning() -> None:
     rng = np.random.default_rng(13)
     X, Y = rng.normal(size=(20, D)), rng.normal(size=(15, D))
     with pytest.warns(ContrastWarning, match="every row of background is a row of X too"):

@@ -140,7 +140,7 @@ def test_rows_are_separated_by_few_features_and_by_many(
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_the_direction_is_that_of_a_few_lines_of_numpy(nested: bool) -> None:
+def test_the_direction_agrees_with_plain_numpy(nested: bool) -> None:
     data = by_donor(5, 1.0, nested=nested)
     found = condition_shift(**data, n_resamples=0)
     x, y = (
@@ -169,7 +169,7 @@ def test_the_direction_is_that_of_a_few_lines_of_numpy(nested: bool) -> None:
     np.testing.assert_allclose(found.direction, expected / np.linalg.norm(expected), atol=1e-10)
 
 
-def test_donors_do_not_hide_an_effect_that_is_the_same_in_all() -> None:
+def test_differences_between_donors_do_not_hide_an_effect_that_all_share() -> None:
     data = by_donor(3, 1.0)
     data["X"] = data["X"] + 20 * np.repeat(np.arange(5), 30)[:, None]
     data["background"] = data["background"] + 20 * np.repeat(np.arange(5), 30)[:, None]
@@ -189,7 +189,7 @@ def test_donors_with_few_rows_are_left_out_and_named() -> None:
     assert np.isnan(found.background_scores).sum() == 30
 
 
-def test_scores_of_held_out_rows_are_in_deviations_of_the_background() -> None:
+def test_held_out_scores_are_in_standard_deviations_of_the_background() -> None:
     found = condition_shift(rows(500, 0, 3.0), background=rows(400, 1), random_state=0)
     assert found.foreground_scores.mean() - found.background_scores.mean() == pytest.approx(
         found.effect, abs=0.05
@@ -203,7 +203,7 @@ def test_scores_of_held_out_rows_are_in_deviations_of_the_background() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-def test_sparse_rows_and_other_units_give_the_same(dtype: Any) -> None:
+def test_sparse_rows_and_other_units_give_the_same_result(dtype: Any) -> None:
     counts = np.random.default_rng(0).poisson(1.0, size=(120, 80)).astype(dtype)
     counts[:60, 3] += 2
     dense = condition_shift(counts[:60], background=counts[60:], random_state=1)
@@ -276,7 +276,9 @@ def test_the_share_of_responders_is_estimated(share: float, shift: float) -> Non
 
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.2])
 @pytest.mark.parametrize("tails", [3, 100])
-def test_at_most_the_level_of_new_background_rows_is_called(level: float, tails: int) -> None:
+def test_the_share_of_new_background_rows_called_is_at_most_the_level(
+    level: float, tails: int
+) -> None:
     called = []
     for seed in range(50):
         rng = np.random.default_rng(seed)
@@ -291,7 +293,7 @@ def test_at_most_the_level_of_new_background_rows_is_called(level: float, tails:
     assert np.mean(called) <= level + 0.01
 
 
-def test_posterior_rises_with_the_score_whatever_its_units() -> None:
+def test_the_posterior_rises_with_the_score_in_any_unit() -> None:
     scores, others, _ = mixture(0.4, 2.0, 1)
     found = responders(scores, others)
     moved = responders(10 * scores - 3, 10 * others - 3)
@@ -309,12 +311,12 @@ def test_posterior_rises_with_the_score_whatever_its_units() -> None:
         (np.ones((20, 2)), np.arange(20.0), r"scores has shape \(20, 2\)"),
     ],
 )
-def test_scores_that_are_none_are_refused(scores: Any, others: Any, message: str) -> None:
+def test_invalid_scores_are_refused(scores: Any, others: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         responders(scores, others)
 
 
-def test_the_ratio_and_the_stability_of_features_follow_from_the_result() -> None:
+def test_the_result_gives_the_ratio_and_the_stability_of_features() -> None:
     found = condition_shift(rows(200, 0, 2.0), background=rows(200, 1), random_state=0)
     effects = np.array([found.effect, found.effect_low, found.effect_high])
     np.testing.assert_allclose(found.ratio(), 1 + effects**2)

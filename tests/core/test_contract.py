@@ -61,7 +61,7 @@ def assert_unit(case: Case, components: Any, atol: float) -> None:
 
 
 @cases()
-def test_components_are_orthonormal_with_the_sign_rule(case: Case) -> None:
+def test_components_are_orthonormal_and_follow_the_sign_rule(case: Case) -> None:
     fitted = case.fit(*data_for(case), n_components=3)
     v = fitted.components_
     assert v.shape == (3, 12)
@@ -79,13 +79,13 @@ def test_rotating_the_data_rotates_the_subspace(case: Case) -> None:
 
 # The strength of the other methods depends on the units of the data. Other tests cover them.
 @cases(lambda case: case.scale_free)
-def test_scaling_both_datasets_changes_nothing(case: Case) -> None:
+def test_scaling_both_datasets_does_not_change_the_subspace(case: Case) -> None:
     X, Y = data_for(case)
     assert subspace_error(case.fit(8 * X, 8 * Y).components_, case.fit(X, Y).components_) < SAME
 
 
 @cases()
-def test_neither_origin_nor_order_change_anything(case: Case) -> None:
+def test_neither_the_origin_nor_the_order_of_rows_changes_the_subspace(case: Case) -> None:
     X, Y = data_for(case)
     shift = np.arange(12.0)
     shifted = case.fit(X[::-1] + shift, Y[::-1] + shift)
@@ -93,7 +93,7 @@ def test_neither_origin_nor_order_change_anything(case: Case) -> None:
 
 
 @cases()
-def test_duplicated_rows_change_nothing(case: Case) -> None:
+def test_duplicated_rows_do_not_change_the_subspace(case: Case) -> None:
     X, Y = data_for(case)
     if case.other == "positive":
         # Duplicated pairs are no further evidence, so the true number is given as n_effective.
@@ -107,7 +107,7 @@ def test_duplicated_rows_change_nothing(case: Case) -> None:
 
 
 @cases()
-def test_padding_with_constant_features_changes_nothing(case: Case) -> None:
+def test_padding_with_constant_features_does_not_change_the_components(case: Case) -> None:
     X, Y = data_for(case)
 
     def pad(rows: Any, scale: float) -> Any:
@@ -143,7 +143,7 @@ def test_scores_need_a_fit_and_a_column_for_each_component(case: Case) -> None:
 
 
 @cases()
-def test_fewer_rows_than_features(case: Case) -> None:
+def test_data_with_fewer_rows_than_features_are_fitted(case: Case) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 60)) * np.linspace(3, 1, 60)
     Y = (
@@ -158,7 +158,7 @@ def test_fewer_rows_than_features(case: Case) -> None:
 
 # The other methods need fewer components than features; their own tests cover them.
 @cases(lambda case: case.full_rank_k)
-def test_one_feature_and_all_components(case: Case) -> None:
+def test_one_feature_and_all_components_are_valid(case: Case) -> None:
     X, Y = data_for(case)
     one = case.fit(X[:, :1], Y[:, :1], n_components=1)
     np.testing.assert_allclose(one.components_, [[1.0]])
@@ -168,7 +168,7 @@ def test_one_feature_and_all_components(case: Case) -> None:
 
 
 @cases()
-def test_projection_and_its_complement_add_up(case: Case) -> None:
+def test_the_projection_and_its_complement_add_up_to_the_data(case: Case) -> None:
     X, Y = data_for(case)
     fitted = case.fit(X, Y)
     projected = fitted.denoise(X)
@@ -182,7 +182,7 @@ def test_projection_and_its_complement_add_up(case: Case) -> None:
 
 
 @cases()
-def test_frames_keep_names_and_refuse_another_order(case: Case) -> None:
+def test_dataframes_keep_names_and_columns_in_another_order_are_refused(case: Case) -> None:
     X, Y = (pd.DataFrame(a, columns=list("abcdefghijkl")) for a in data_for(case))
     fitted = case.fit(X, Y)
     assert list(fitted.feature_names_in_) == list("abcdefghijkl")
@@ -215,7 +215,7 @@ def test_bad_input_is_refused_and_leaves_the_estimator_unfitted(case: Case) -> N
 
 
 @cases()
-def test_clone_and_pickle(case: Case) -> None:
+def test_clones_and_pickles_give_the_same_results(case: Case) -> None:
     X, Y = data_for(case)
     fitted = case.fit(X, Y)
     assert not hasattr(clone(fitted), "components_")
@@ -225,7 +225,7 @@ def test_clone_and_pickle(case: Case) -> None:
 
 
 @cases(lambda case: case.moments)
-def test_moments_in_place_of_data(case: Case) -> None:
+def test_moments_give_the_same_fit_as_data(case: Case) -> None:
     X, Y = data_for(case)
     from_data = case.fit(X, Y)
     x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)

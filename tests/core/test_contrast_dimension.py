@@ -30,7 +30,7 @@ def test_the_right_number_is_found(own: int) -> None:
     assert found.count(own) >= 7
 
 
-def test_more_variance_along_a_shared_direction_is_no_dimension() -> None:
+def test_more_variance_along_a_shared_direction_adds_no_dimension() -> None:
     X, Y = study(0, 0)
     direction = np.linalg.svd(Y - Y.mean(axis=0))[2][:1]
     X = X + X @ direction.T @ direction  # four times the variance along a shared direction
@@ -50,7 +50,9 @@ def noise(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> tuple[
 @pytest.mark.parametrize("kind", ["t entries", "t rows", "unequal features"])
 @pytest.mark.parametrize("own", [0, 1])
 @pytest.mark.parametrize("shared", [0, 3])
-def test_noise_need_not_be_normal_nor_equal(kind: str, own: int, shared: int) -> None:
+def test_the_number_is_right_for_heavy_tailed_and_uneven_noise(
+    kind: str, own: int, shared: int
+) -> None:
     found = []
     for seed in range(12):
         rng, sets = np.random.default_rng(seed), []
@@ -65,7 +67,7 @@ def test_noise_need_not_be_normal_nor_equal(kind: str, own: int, shared: int) ->
     assert found.count(own) >= 10
 
 
-def test_weights_units_seeds_and_wide_data() -> None:
+def test_weights_units_seeds_and_wide_data_do_not_change_the_number() -> None:
     X, Y = study(1, 0)
     plain = contrast_dimension(X, background=Y, n_resamples=30, random_state=3)
     assert (plain.n_own, plain.n_foreground, plain.n_background) == (1, 4, 3)

@@ -28,7 +28,9 @@ def wide() -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("data", [planted, wide])
-def test_it_is_the_difference_of_the_variances_over_their_sum(method: Any, data: Any) -> None:
+def test_the_index_is_the_difference_of_the_variances_over_their_sum(
+    method: Any, data: Any
+) -> None:
     X, Y = data()
     fitted = method.fit(X, background=Y)
     directions = getattr(fitted, "directions_", fitted.components_)
@@ -39,7 +41,7 @@ def test_it_is_the_difference_of_the_variances_over_their_sum(method: Any, data:
         np.testing.assert_allclose(other.contrast_index_, index_along(directions, X, Y), atol=1e-9)
 
 
-def test_without_a_ridge_it_is_what_generalised_contrastive_pca_maximises() -> None:
+def test_without_a_ridge_generalised_contrastive_pca_maximises_the_index() -> None:
     X, Y = planted()
     x, y = (np.cov(rows.T, bias=True) for rows in (X, Y))
     values, vectors = scipy.linalg.eigh(x - y, x + y)

@@ -22,14 +22,14 @@ def path() -> Any:
     return contrast_path(X, background=Y, n_components=2)
 
 
-def test_the_default_grid(path: Any) -> None:
+def test_the_default_grid_has_zero_and_forty_logarithmic_steps(path: Any) -> None:
     assert len(path.alphas) == 41
     np.testing.assert_allclose(path.alphas[[0, 1, -1]], [0.0, 0.1, 1000.0])
     np.testing.assert_allclose(np.diff(np.log(path.alphas[1:])), np.log(1e4) / 39)
 
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_every_point_is_the_estimator_at_that_contrast(path: Any) -> None:
+def test_every_point_of_the_path_is_the_fit_at_that_contrast(path: Any) -> None:
     X, Y = planted()
     for i in (0, 7, 20, 40):
         fitted = CPCA(alpha=path.alphas[i]).fit(X, background=Y)
@@ -75,7 +75,7 @@ def test_representatives_are_medoids_of_clusters(path: Any) -> None:
     np.testing.assert_array_equal(path.representative_alphas, path.alphas[path.representatives])
 
 
-def test_clusters_are_those_of_ng_jordan_and_weiss() -> None:
+def test_clusters_agree_with_the_algorithm_of_ng_jordan_and_weiss() -> None:
     data = make_four_groups(random_state=19)
     path = contrast_path(data.foreground, background=data.background)
     weights = path.affinity - np.eye(41)
@@ -99,7 +99,7 @@ def test_equal_subspaces_need_one_representative() -> None:
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("seed", range(2))
-def test_four_groups_are_seen_from_three_sides(seed: int) -> None:
+def test_the_path_shows_three_divisions_of_four_groups(seed: int) -> None:
     """Reproduce Abid et al. 2018, App. A: three views show different divisions of four groups.
 
     The groups differ in the first features, in the second features, or in both.

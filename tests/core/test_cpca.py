@@ -29,7 +29,7 @@ def reference(X: Any, Y: Any, alpha: float, k: int) -> tuple[Any, float, float]:
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("form", [np.float64, np.float32, sp.csr_matrix])
-def test_the_subspace_is_that_of_a_dense_decomposition(alpha: float, form: Any) -> None:
+def test_the_subspace_agrees_with_a_dense_decomposition(alpha: float, form: Any) -> None:
     X, Y = planted(700, 600, 40)
     X, Y = (np.where(np.abs(a) < 0.5, 0.0, a).astype(np.float32).astype(float) for a in (X, Y))
     expected, norm, gap = reference(X, Y, alpha, 2)
@@ -42,7 +42,7 @@ def test_the_subspace_is_that_of_a_dense_decomposition(alpha: float, form: Any) 
     np.testing.assert_allclose(fitted.contrastive_eigenvalues_, x - alpha * y, rtol=1e-5)
 
 
-def test_the_automatic_contrast_scales_rightly() -> None:
+def test_the_automatic_contrast_scales_with_the_units_of_the_data() -> None:
     X, Y = planted()
     alpha = CPCA().fit(X, background=Y).alpha_
     assert CPCA().fit(3 * X, background=Y).alpha_ == pytest.approx(9 * alpha)
@@ -58,7 +58,7 @@ def _silhouette(scores: Any, labels: Any, *, unit_sd: bool) -> float:
     return float(silhouette_score(scores / scores.std(axis=0) if unit_sd else scores, labels))
 
 
-def test_mice_with_down_syndrome_stand_apart() -> None:
+def test_mice_with_down_syndrome_are_separated_from_the_others() -> None:
     """Reproduce Fig. 2 of Abid et al. 2018, with an alpha that is chosen without labels."""
     mice = load_mouse_protein()
     cpca = CPCA().fit(mice.foreground, background=mice.background)
@@ -67,7 +67,7 @@ def test_mice_with_down_syndrome_stand_apart() -> None:
     assert _silhouette(pca.transform(mice.foreground), mice.labels, unit_sd=True) < 0.08
 
 
-def test_digits_come_out_of_photographs() -> None:
+def test_digits_on_photographs_are_separated() -> None:
     """Reproduce Fig. 1 of Abid et al. 2018 with 5,000 digits and 5,000 crops of 784 pixels."""
     digits = digits_on_photos(5000, random_state=0)
     cpca = CPCA().fit(digits.foreground, background=digits.background)

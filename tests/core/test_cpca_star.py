@@ -25,7 +25,7 @@ def covariances(X: Any, Y: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 0.9, 1.0])
-def test_directions_solve_the_generalised_problem(beta: float) -> None:
+def test_directions_solve_the_generalised_eigenproblem(beta: float) -> None:
     X, Y = normal_pair()
     c_x, c_y = covariances(X, Y)
     b = (1 - beta) * np.eye(15) + beta * c_y
@@ -55,7 +55,7 @@ def test_beta_one_needs_a_positive_definite_background(n_rows: int, n_singular: 
         fitted.at(1.0)
 
 
-def test_automatic_beta_shares_the_ridge_of_automatic_alpha() -> None:
+def test_the_automatic_beta_uses_the_ridge_of_the_automatic_alpha() -> None:
     X, Y = normal_pair()
     x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
     tau = background_ridge(x, y)

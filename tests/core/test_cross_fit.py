@@ -12,7 +12,7 @@ from contrast_core.datasets import make_four_groups
 from tests.core.samples import repeated
 
 
-def test_known_groups_stand_out_on_held_out_rows() -> None:
+def test_known_groups_have_a_large_ratio_on_held_out_rows() -> None:
     data = make_four_groups()
     result = cross_fitted_ratio(data.foreground, background=data.background, random_state=0)
     assert result.ratio > 3.7
@@ -23,7 +23,7 @@ def test_known_groups_stand_out_on_held_out_rows() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_two_samples_of_one_distribution_give_one_less_the_ridge(seed: int) -> None:
+def test_two_samples_of_one_distribution_have_a_ratio_near_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
     X, Y = rng.normal(size=(2, 400, 30))
     result = cross_fitted_ratio(X, background=Y, random_state=0)
@@ -33,7 +33,7 @@ def test_two_samples_of_one_distribution_give_one_less_the_ridge(seed: int) -> N
     assert scaled.relative == pytest.approx(result.relative)
 
 
-def test_repeated_rows_do_not_fake_a_ratio() -> None:
+def test_repeated_rows_do_not_raise_the_ratio_if_units_are_given() -> None:
     rng = np.random.default_rng(13)
     X, units = repeated(8, rng, repeats=20)
     Y, background_units = repeated(8, rng, repeats=20)
@@ -46,7 +46,7 @@ def test_repeated_rows_do_not_fake_a_ratio() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2])
-def test_the_ratio_of_a_split_by_hand(k: int) -> None:
+def test_the_ratio_of_a_split_agrees_with_plain_numpy(k: int) -> None:
     rng = np.random.default_rng(15)
     X, Y = (rng.normal(size=(n, 4)) * [3, 1, 1, 1] for n in (8, 8))
     X[:, 1] *= 4
@@ -76,7 +76,7 @@ def test_the_ratio_of_a_split_by_hand(k: int) -> None:
     assert result.ratio == np.median(result.ratios)
 
 
-def test_half_a_background_without_variance_is_told() -> None:
+def test_a_background_that_is_constant_in_one_half_is_refused() -> None:
     rng = np.random.default_rng(17)
     Y = np.zeros((16, 3))
     Y[0] = 1.0

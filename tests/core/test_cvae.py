@@ -60,7 +60,7 @@ def test_the_added_signal_is_recovered_from_new_rows(found: Any) -> None:
     ) / np.sqrt(len(X))
 
 
-def test_rows_drawn_are_like_those_of_the_fit(found: Any) -> None:
+def test_sampled_rows_are_distributed_like_the_fitted_data(found: Any) -> None:
     model, (X, Y, *_) = found
     drawn = {
         "X": (X, model.sample_foreground(4000, add_noise=True, random_state=0)),
@@ -81,7 +81,7 @@ def test_rows_drawn_are_like_those_of_the_fit(found: Any) -> None:
     assert 0.5 * 0.04 < noise < 2.5 * 0.04
 
 
-def test_bounds_tell_the_datasets_apart(found: Any) -> None:
+def test_the_bound_is_larger_for_the_dataset_to_which_the_rows_belong(found: Any) -> None:
     model = found[0]
     X, Y, *_ = ring(seed=1)
     assert model.score(X) > model.score(X, dataset="background") + 5
@@ -123,7 +123,7 @@ def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-def test_without_torch_it_says_what_to_install(monkeypatch: Any) -> None:
+def test_without_torch_the_error_says_what_to_install(monkeypatch: Any) -> None:
     monkeypatch.setattr("contrast_core.deep._cvae.find_spec", lambda name: None)
     X, Y, *_ = ring(30, 30)
     with pytest.raises(ImportError, match="pip install torch"):
@@ -138,7 +138,7 @@ def linear(matrix: Any, offset: Any = 0.0) -> Any:
     return layer
 
 
-def test_the_bound_is_the_density_where_the_posterior_is_exact() -> None:
+def test_the_bound_equals_the_density_if_the_posterior_is_exact() -> None:
     """Check a linear model whose encoders give the exact posterior.
 
     The model is x = unit (S z + W t + e) + mean, so the density of x is normal. S and W are
@@ -176,7 +176,7 @@ def test_the_bound_is_the_density_where_the_posterior_is_exact() -> None:
     assert (coder.background_bounds(rows)[:, 0] - density.logpdf(rows)).mean() < -0.05
 
 
-def test_counts_have_the_negative_binomial_of_their_sum() -> None:
+def test_the_density_of_counts_is_negative_binomial_given_their_sum() -> None:
     rng = np.random.default_rng(0)
     rows = rng.poisson(rng.gamma(2, 3, size=(5, 7))).astype(np.float64)
     rows[0] = 0

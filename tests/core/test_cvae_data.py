@@ -14,7 +14,7 @@ from tests.core.kinds import KINDS
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 
-def test_units_and_origin_change_nothing() -> None:
+def test_units_and_origin_do_not_change_the_scores() -> None:
     X, Y, *_ = ring(300, 300)
     plain = quick().fit(X, background=Y)
     for factor, offset in ((1e-4, 0.0), (1e5, 3e5)):
@@ -28,7 +28,7 @@ def test_units_and_origin_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_data_of_every_kind(kind: str, tmp_path: Path) -> None:
+def test_data_of_every_kind_give_the_same_scores(kind: str, tmp_path: Path) -> None:
     X, Y = (values.astype(np.float32)[:230, :11] for values in counts())
     (tmp_path / "X").mkdir(), (tmp_path / "Y").mkdir()
     given = KINDS[kind](X, tmp_path / "X"), KINDS[kind](Y, tmp_path / "Y")
@@ -47,7 +47,7 @@ def test_data_of_every_kind(kind: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(model.held_out_loss_, dense.held_out_loss_, atol=1e-4)
 
 
-def test_uneven_datasets_and_constant_features_will_do() -> None:
+def test_uneven_datasets_and_constant_features_are_accepted() -> None:
     X, Y, *_ = ring(500, 5)
     X, Y = (np.hstack([rows, np.ones((len(rows), 2))]) for rows in (X, Y))
     model = quick().fit(X, background=Y)
@@ -90,7 +90,7 @@ def test_invalid_data_are_refused() -> None:
         fitted.transform(X[:, 1:])
 
 
-def test_a_model_of_counts_takes_counts_alone() -> None:
+def test_a_model_of_counts_accepts_only_counts() -> None:
     """Check that logarithms are refused after a fit to counts.
 
     The scores of logarithms would be almost the same for all rows.
@@ -103,7 +103,7 @@ def test_a_model_of_counts_takes_counts_alone() -> None:
                 method(rows)
 
 
-def test_arrays_that_torch_does_not_know() -> None:
+def test_dtypes_and_strides_that_torch_does_not_support_are_accepted() -> None:
     X, Y = counts()
     for noise in ("normal", "counts"):
         model = quick(noise=noise, max_iter=1)

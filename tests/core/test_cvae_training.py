@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 
 @pytest.mark.parametrize("noise", ["normal", "counts"])
-def test_same_seed_same_numbers(noise: Any) -> None:
+def test_the_same_seed_gives_the_same_numbers(noise: Any) -> None:
     X, Y = counts()
     before = X.copy(), torch.get_rng_state()
     numpy_state = np.random.get_state()[1].copy()  # noqa: NPY002
@@ -31,9 +31,7 @@ def test_same_seed_same_numbers(noise: Any) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2])
-def test_going_on_from_a_file_continues_norms_of_batches_and_the_wait(
-    tmp_path: Path, share: float
-) -> None:
+def test_a_loaded_model_continues_its_training_exactly(tmp_path: Path, share: float) -> None:
     """Check that a loaded model continues its training as if it had not been interrupted.
 
     The rows are few and the learning rate is high, so the best weights are not the last weights.
@@ -63,7 +61,7 @@ def same_training(one: Any, other: Any, X: Any) -> None:
     np.testing.assert_array_equal(one.transform(X), other.transform(X))
 
 
-def test_going_on_with_other_rows_keeps_the_weights_and_starts_adam_anew() -> None:
+def test_training_on_other_rows_keeps_the_weights_and_resets_adam() -> None:
     X, Y, *_ = ring(200, 200)
     x, y, *_ = ring(150, 150, seed=1)
     model = quick(max_iter=20).fit(X, background=Y)
@@ -115,7 +113,7 @@ class Breaking(torch.nn.Module):
         return self.layer(latent) * (1.0 if self.left >= 0 else float("nan"))
 
 
-def test_a_loss_that_is_no_number_leaves_the_last_good_weights() -> None:
+def test_a_nan_loss_leaves_the_last_good_weights() -> None:
     X, Y, *_ = ring(100, 100)
     options = {"batch_size": 60, "validation_fraction": 0.0}  # three minibatches per epoch
     model = quick(networks={"salient_decoder": Breaking(7)}, max_iter=9, **options)
@@ -143,7 +141,7 @@ def test_a_loss_that_is_no_number_leaves_the_last_good_weights() -> None:
         ("weights_", None, [1.0], "is damaged"),
     ],
 )
-def test_a_file_of_other_weights_is_refused(
+def test_a_file_with_invalid_weights_is_refused(
     tmp_path: Path, attribute: str, key: Any, value: Any, match: str
 ) -> None:
     X, Y, *_ = ring(50, 50)
@@ -174,7 +172,7 @@ class Image(torch.nn.Module):
         return self.layers(rows)
 
 
-def test_networks_of_ones_own(tmp_path: Path) -> None:
+def test_custom_networks_are_trained_saved_and_loaded(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     Y = rng.normal(size=(120, 36))
     X = Y[::-1] + 3 * rng.normal(size=(120, 1)) * np.eye(36)[7]

@@ -63,7 +63,7 @@ def lazy(request: pytest.FixtureRequest, rows: Any) -> Any:
 
 @pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
 @pytest.mark.parametrize("prepare", [per_chunk, lambda lazy: lazy], ids=["each", "joined"])
-def test_moments_are_those_of_the_rows(
+def test_moments_of_dask_arrays_agree_with_moments_of_the_rows(
     lazy: Any, rows: Any, scheduler: str, prepare: Callable[[Any], Any]
 ) -> None:
     before = [library["num_threads"] for library in threadpool_info()]
@@ -92,7 +92,7 @@ def test_each_chunk_is_computed_once_for_all_selections(rows: Any) -> None:
     assert sorted(computed) == [0, 2]  # chunks without a selected row are not computed
 
 
-def test_the_sums_that_are_held_do_not_grow_with_the_rows(
+def test_the_number_of_sums_in_memory_does_not_grow_with_the_rows(
     rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
@@ -110,7 +110,7 @@ def test_the_sums_that_are_held_do_not_grow_with_the_rows(
     assert max(held) <= 3
 
 
-def test_single_precision_reaches_the_tasks(rows: Any) -> None:
+def test_single_precision_is_passed_on_to_the_tasks(rows: Any) -> None:
     double, single = (
         SecondMoments.from_data(_lazy(rows), precision=precision)
         for precision in ("double", "single")
@@ -119,7 +119,7 @@ def test_single_precision_reaches_the_tasks(rows: Any) -> None:
     assert 0 < difference < 2e-6 * np.abs(double.covariance).max()
 
 
-def test_nothing_is_computed_before_it_is_asked_for(rows: Any) -> None:
+def test_nothing_is_computed_before_it_is_requested(rows: Any) -> None:
     fitted = CPCA(alpha=0).fit(rows, background=rows)
 
     def fails(chunk: Any) -> Any:
@@ -195,7 +195,9 @@ def _kill_once(chunk: Any, marker: str, block_id: Any = None) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL is a POSIX signal")
-def test_a_worker_killed_half_way_changes_nothing(rows: Any, client: Any, tmp_path: Path) -> None:
+def test_killing_a_worker_half_way_does_not_change_the_result(
+    rows: Any, client: Any, tmp_path: Path
+) -> None:
     marker = tmp_path / "killed"
     before = set(client.run(os.getpid).values())
     lazy = _lazy(rows).map_blocks(_kill_once, str(marker), dtype=rows.dtype, meta=rows[:0])

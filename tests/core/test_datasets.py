@@ -61,12 +61,12 @@ def test_cells_behind_fringes_have_an_empty_corner_and_fringes_everywhere() -> N
     ("shape", "error", "message"),
     [((95, 200), ValueError, "95"), ((128,), ValueError, "1 entries"), (("a", 1), TypeError, "a")],
 )
-def test_a_field_that_cannot_be_made_is_refused(shape, error, message) -> None:
+def test_a_field_of_invalid_shape_is_refused(shape, error, message) -> None:
     with pytest.raises(error, match=message):
         cells_behind_fringes(shape)
 
 
-def test_magnetometers_carry_nothing_of_the_activities() -> None:
+def test_magnetometers_contain_no_information_on_the_activities() -> None:
     data = make_motion_sensors(20_000, 20_000)
     assert data.feature_names is not None
     idle = np.array(["magnetometer" in name for name in data.feature_names])
@@ -80,7 +80,7 @@ def test_magnetometers_carry_nothing_of_the_activities() -> None:
 
 
 @pytest.mark.parametrize("load", LOADERS)
-def test_parts_fit_together(load) -> None:
+def test_the_parts_of_a_dataset_fit_together(load) -> None:
     data = load()
     n, n_features = data.foreground.shape
     assert data.background.shape[1] == n_features
@@ -96,7 +96,7 @@ def test_parts_fit_together(load) -> None:
 
 
 @pytest.mark.parametrize("make", SEEDED)
-def test_a_seed_gives_the_same_data_and_another_seed_others(make) -> None:
+def test_equal_seeds_give_equal_data_and_other_seeds_give_other_data(make) -> None:
     first, again, other = make(), make(random_state=0), make(random_state=1)
     np.testing.assert_array_equal(first.foreground, again.foreground)
     np.testing.assert_array_equal(first.background, again.background)
@@ -152,7 +152,7 @@ def test_mouse_raw_keeps_units_and_missing_values(mouse) -> None:
     np.testing.assert_allclose(scaled, mouse.foreground, rtol=1e-12, atol=1e-12)
 
 
-def test_frames_are_a_quarter_digit_on_crops_of_other_photographs(digits) -> None:
+def test_frames_show_faint_digits_on_crops_of_other_photographs(digits) -> None:
     assert digits.clean.min() == 0 and digits.clean.max() == 0.25
     crops = 255 * (digits.foreground - digits.clean)
     np.testing.assert_allclose(crops, np.round(crops), atol=1e-10)
@@ -163,7 +163,7 @@ def test_frames_are_a_quarter_digit_on_crops_of_other_photographs(digits) -> Non
     assert not foreground & {crop.tobytes() for crop in np.round(255 * digits.background)}
 
 
-def test_bundled_files_are_small_and_every_one_has_its_licence() -> None:
+def test_bundled_files_are_small_and_each_has_a_licence() -> None:
     entries = {entry.name: entry for entry in (files(datasets) / "data").iterdir()}
     assert sum(len(entry.read_bytes()) for entry in entries.values()) < 1_500_000
     readme = entries["README.md"].read_text()

@@ -69,7 +69,9 @@ def centred(rows: Any, groups: Any) -> Any:
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_groups_are_as_rows_centred_by_them(method: Any, shape: Any, sparse: bool) -> None:
+def test_a_fit_with_groups_is_a_fit_to_rows_centred_by_group(
+    method: Any, shape: Any, sparse: bool
+) -> None:
     data = study(*shape, sparse)
     within = fitted(method, data, sample_weight=None, background_weight=None)
     by_hand = clone(method).fit(
@@ -87,7 +89,7 @@ def test_groups_are_as_rows_centred_by_them(method: Any, shape: Any, sparse: boo
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("grouped", [False, True])
-def test_whole_weights_are_repeated_rows(
+def test_whole_weights_act_like_repeated_rows(
     method: Any, shape: Any, sparse: bool, grouped: bool
 ) -> None:
     data = study(*shape, sparse)
@@ -117,7 +119,7 @@ def _weights(data: dict[str, Any]) -> tuple[Any, Any]:
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mix", [None, [1.0, 3.0]])
-def test_each_background_counts_as_told_whatever_its_rows(
+def test_background_mix_sets_the_weight_of_each_background(
     method: Any, shape: Any, mix: Any
 ) -> None:
     data = study(*shape)
@@ -144,7 +146,9 @@ def test_each_background_counts_as_told_whatever_its_rows(
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_other_strengths_come_from_the_same_moments(method: Any, shape: Any, tmp_path: Any) -> None:
+def test_other_strengths_use_the_moments_of_the_first_fit(
+    method: Any, shape: Any, tmp_path: Any
+) -> None:
     data = study(*shape)
     data["background"] = [data["background"][:10], data["background"][10:]]
     for name in ("background_within", "background_weight"):
@@ -188,7 +192,7 @@ def test_scores_are_centred_by_their_group() -> None:
         np.testing.assert_allclose(alone[data["within"] == group].mean(axis=0), 0, atol=1e-10)
 
 
-def test_paths_labels_and_pipelines_pass_designs_on() -> None:
+def test_paths_labels_and_pipelines_pass_on_groups_and_weights() -> None:
     data = study(*SHAPES[0])
     one = fitted(CPCA(2, alpha=2.0), data)
     path = contrast_path(alphas=[0.0, 2.0, 5.0], **data)
@@ -208,7 +212,7 @@ def test_paths_labels_and_pipelines_pass_designs_on() -> None:
     assert subspace_error(pipeline[-1].components_, one.components_) < 1e-10
 
 
-def test_moments_stand_for_rows_with_groups() -> None:
+def test_moments_of_rows_with_groups_give_the_same_fit_as_rows() -> None:
     data = study(*SHAPES[0])
     x, y = (
         SecondMoments.from_data(data[rows], groups=data[labels])
@@ -253,7 +257,7 @@ def test_wrong_designs_and_backgrounds_are_refused(changes: Any, message: str) -
         fitted(CPCA(2), DATA, **(plain | changes))
 
 
-def test_designs_come_too_late_for_moments_and_products() -> None:
+def test_groups_and_weights_are_refused_for_moments_and_products() -> None:
     moments = SecondMoments.from_data(DATA["X"]), SecondMoments.from_data(BACKGROUND)
     with pytest.raises(TypeError, match="come too late"):
         CPCA(2).fit(moments[0], background=moments[1], within=[1] * 120)
@@ -263,7 +267,7 @@ def test_designs_come_too_late_for_moments_and_products() -> None:
 
 @pytest.mark.parametrize("method", [PCAPlus(2), PCAPlusPlus(2), PCAPlusPlus(2, exchangeable=False)])
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
-def test_pairs_with_whole_weights_are_repeated_pairs(method: Any, kind: Any) -> None:
+def test_whole_weights_of_pairs_act_like_repeated_pairs(method: Any, kind: Any) -> None:
     rng = np.random.default_rng(0)
     signal = 4 * rng.normal(size=(200, 2)) @ rng.normal(size=(2, 10))
     X, positive = (kind(signal + rng.normal(size=(200, 10)) + i) for i in (0, 3))

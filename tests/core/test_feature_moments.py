@@ -24,7 +24,7 @@ def rows():
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix, sp.csr_array])
 @pytest.mark.parametrize("elements", [9 * 100, 2**22], ids=["blocks", "at once"])
-def test_moments_are_those_of_numpy(rows, kind, elements):
+def test_moments_agree_with_numpy(rows, kind, elements):
     found = FeatureMoments.from_data(rows_of(kind(rows), elements=elements))
     assert found.n_samples == 700
     np.testing.assert_allclose(found.mean, rows.mean(axis=0, dtype=float), rtol=1e-12)
@@ -32,7 +32,7 @@ def test_moments_are_those_of_numpy(rows, kind, elements):
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint16, np.int64, np.float32])
-def test_values_and_indices_of_any_kind(dtype):
+def test_values_and_indices_of_any_dtype_are_accepted(dtype):
     rows = sp.csr_matrix(np.random.default_rng(1).poisson(0.5, size=(300, 11)).astype(dtype))
     if dtype == np.int64:
         rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
@@ -54,7 +54,7 @@ def test_duplicate_entries_are_added_up(rows, tmp_path):
     assert twice.nnz == n_entries  # the data were not changed
 
 
-def test_parts_merge_to_the_whole(rows):
+def test_merged_parts_have_the_moments_of_all_rows(rows):
     parts = [FeatureMoments.from_data(part) for part in np.split(rows, [1, 200])]
     found, whole = parts[0].merge(parts[1]).merge(parts[2]), FeatureMoments.from_data(rows)
     assert found.n_samples == whole.n_samples
@@ -66,7 +66,7 @@ def test_parts_merge_to_the_whole(rows):
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_value_that_is_not_finite_shows_in_the_mean(rows, kind, bad):
+def test_a_value_that_is_not_finite_makes_the_mean_not_finite(rows, kind, bad):
     rows[3, 4] = bad
     found = FeatureMoments.from_data(kind(rows))
     assert np.array_equal(np.isfinite(found.mean), np.arange(9) != 4)

@@ -37,7 +37,7 @@ def test_a_column_in_other_units_is_named_by_fit(method: Any) -> None:
         method.fit(X, background=Y)
 
 
-def test_a_large_feature_of_one_dataset_alone_is_a_finding() -> None:
+def test_a_feature_that_is_large_in_one_dataset_only_causes_no_warning() -> None:
     X, Y = planted()
     X[:, 5] *= 15
     CPCA(1).fit(X, background=Y)
@@ -55,6 +55,6 @@ def test_a_large_feature_of_one_dataset_alone_is_a_finding() -> None:
         lambda: digits_on_photos(200),
     ],
 )
-def test_bundled_data_raise_no_alarm(data: Any) -> None:
+def test_bundled_data_cause_no_warning(data: Any) -> None:
     found = data()
     CPCA(1, alpha=1.0).fit(found.foreground, background=found.background)

@@ -56,7 +56,7 @@ def test_a_warning_points_at_the_callers_line(name: str) -> None:
     assert warning.lineno in [line for *_, line in call.__code__.co_lines()]
 
 
-def test_one_strong_feature_of_one_dataset_is_a_finding_and_not_a_unit() -> None:
+def test_a_feature_that_is_strong_in_one_dataset_only_causes_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         contrast_report(CPCA(1, alpha=0.5), X * UNITS, background=Y, **FEW)

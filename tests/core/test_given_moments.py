@@ -76,7 +76,7 @@ def test_moments_that_are_not_of_the_same_pairs_are_refused(other: Any, message:
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-150, 1.0, 1e150, 1e300])
-def test_neither_scale_nor_rounding_matter(scale: float) -> None:
+def test_neither_the_scale_nor_rounding_makes_moments_invalid(scale: float) -> None:
     SecondMoments(30, X.mean(axis=0), scale * COVARIANCE)
     with pytest.raises(ValueError, match="not symmetric"):
         SecondMoments(30, X.mean(axis=0), scale * changed(COVARIANCE, COVARIANCE[0, 1] + 1e-3))
@@ -97,7 +97,7 @@ def test_one_wrong_entry_among_many_is_found() -> None:
 
 
 @pytest.mark.parametrize("form", [np.ndarray.tolist, pd.DataFrame, np.float32])
-def test_other_forms_of_a_covariance_are_taken(form: Any) -> None:
+def test_other_forms_of_a_covariance_are_accepted(form: Any) -> None:
     given = SecondMoments(np.int64(30), [0, 1, 2], form(COVARIANCE), list("abc"))
     assert type(given.covariance) is np.ndarray
     assert given.covariance.dtype == given.mean.dtype == np.float64
@@ -105,7 +105,7 @@ def test_other_forms_of_a_covariance_are_taken(form: Any) -> None:
     np.testing.assert_allclose(given.covariance, COVARIANCE, rtol=1e-6)
 
 
-def test_given_moments_are_those_of_the_data() -> None:
+def test_given_moments_give_the_same_fit_as_the_data() -> None:
     given, taken = SecondMoments(**SECOND), SecondMoments.from_data(X)
     copied = pickle.loads(pickle.dumps(taken))
     for field in ("n_samples", "mean", "covariance"):

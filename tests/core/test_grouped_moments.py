@@ -56,7 +56,7 @@ def off(found: Any, wanted: Any) -> float:
 @pytest.mark.parametrize("kind", GIVEN)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("distance", "tolerance"), [(0.0, 1e-11), (1e3, 1e-11), (1e6, 1e-6)])
-def test_parts_are_those_of_the_definition(
+def test_means_and_covariances_agree_with_their_definition(
     kind: str, weighted: bool, distance: float, tolerance: float
 ) -> None:
     X, codes, weights = study(distance)

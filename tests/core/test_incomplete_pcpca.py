@@ -44,7 +44,7 @@ def assert_same(one: PCPCA, other: PCPCA) -> None:
     assert one.objective_ == pytest.approx(other.objective_, rel=1e-9)
 
 
-def test_likelihood_and_gradients_are_those_of_dense_matrices() -> None:
+def test_likelihood_and_gradients_agree_with_dense_matrices() -> None:
     X, Y = gappy(0.4)
     # These rows have one pattern of missing values.
     X[:40] = np.where(np.arange(12) % 3, X[:40], np.nan)
@@ -144,7 +144,7 @@ def test_invalid_fits_are_refused(data: Any, options: Any, message: str) -> None
         fit(*data, **options)
 
 
-def test_the_ends_of_the_range_are_named() -> None:
+def test_errors_name_the_end_of_the_range_of_gamma() -> None:
     X, Y = GAPPY
     end = fit(X, 3 * Y).gamma_max_
     with pytest.raises(ValueError, match=rf"below {end:.9g} .*where the noise variance is pos"):
@@ -176,7 +176,7 @@ def test_a_likelihood_without_a_maximum_is_refused() -> None:
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
-def test_the_automatic_contrast_is_a_stated_share_of_the_range(share: float) -> None:
+def test_the_automatic_contrast_is_the_documented_share_of_the_range(share: float) -> None:
     X, Y = gappy(share, n=300, m=300)
     model = PCPCA().fit(X, background=Y)
     seen = [~np.isnan(rows) for rows in (X, Y)]
@@ -185,7 +185,7 @@ def test_the_automatic_contrast_is_a_stated_share_of_the_range(share: float) -> 
     assert model.converged_
 
 
-def test_moments_are_complete_and_say_who_takes_missing_values() -> None:
+def test_moments_refuse_missing_values_and_name_the_method_that_takes_them() -> None:
     X, _ = gappy()
     with pytest.raises(ValueError, match="NaN"):
         SecondMoments.from_data(X)

@@ -54,7 +54,7 @@ HOLDERS: dict[str, Any] = {
         *((name, holder) for name in MODELS for holder in ("masked", "frame", "view")),
     ],
 )
-def test_missing_values_of_any_kind_are_the_same(name: str, holder: str) -> None:
+def test_missing_values_of_any_kind_give_the_same_result(name: str, holder: str) -> None:
     X, Y = (np.rint(8 * rows) for rows in gappy())
     expected = fit(name, X, Y)
     x, y = HOLDERS[holder](X), HOLDERS[holder](Y)
@@ -71,7 +71,7 @@ def test_missing_values_of_any_kind_are_the_same(name: str, holder: str) -> None
 
 
 @EACH
-def test_scale_shift_order_constants_and_empty_rows_change_nothing(name: str) -> None:
+def test_scale_shift_order_constants_and_empty_rows_do_not_change_the_fit(name: str) -> None:
     X, Y = gappy()
     X.flags.writeable = Y.flags.writeable = False
     model, rng = fit(name, X, Y), np.random.default_rng(0)
@@ -102,7 +102,9 @@ def test_scale_shift_order_constants_and_empty_rows_change_nothing(name: str) ->
 
 
 @EACH
-def test_copies_and_files_of_incomplete_fits(name: str, tmp_path: Path) -> None:
+def test_copies_and_files_of_incomplete_fits_give_the_same_results(
+    name: str, tmp_path: Path
+) -> None:
     X, Y = gappy()
     model = fit(name, X, Y)
     save(model, tmp_path / "model")
@@ -119,7 +121,7 @@ def test_copies_and_files_of_incomplete_fits(name: str, tmp_path: Path) -> None:
 
 
 @EACH
-def test_a_second_fit_forgets_the_first(name: str) -> None:
+def test_a_second_fit_keeps_nothing_of_the_first(name: str) -> None:
     X, Y = gappy()
     complete = np.nan_to_num(X), np.nan_to_num(Y)
     model = fit(name, *complete).fit(X, background=Y)
@@ -171,7 +173,7 @@ def test_bad_rows_are_refused(name: str, kind: str) -> None:
 
 
 @EACH
-def test_bad_new_rows_and_too_few_iterations(name: str) -> None:
+def test_bad_new_rows_are_refused_and_too_few_iterations_cause_a_warning(name: str) -> None:
     X, Y = gappy()
     model = fit(name, X, Y)
     for method in methods(model):
@@ -188,7 +190,9 @@ def test_bad_new_rows_and_too_few_iterations(name: str) -> None:
 
 
 @EACH
-def test_lazy_and_stored_rows(name: str, tmp_path: Path) -> None:
+def test_new_rows_may_be_lazy_but_missing_values_can_only_be_fitted_in_memory(
+    name: str, tmp_path: Path
+) -> None:
     dask_array = pytest.importorskip("dask.array")
     h5py = pytest.importorskip("h5py")
     X, Y = gappy()

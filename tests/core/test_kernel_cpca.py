@@ -125,7 +125,7 @@ def test_infinite_contrast_leaves_no_background_variance() -> None:
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("kernel", ["chi2", "cosine", "laplacian", "polynomial"])
-def test_kernels_of_scikit_learn(kernel: Any) -> None:
+def test_kernels_agree_with_those_of_scikit_learn(kernel: Any) -> None:
     X, Y, new = (np.abs(part) for part in planted())
     fitted = KernelCPCA(alpha=1.0, kernel=kernel).fit(X, background=Y)
     assert fitted.transform(new).shape == (20, 2)
@@ -135,7 +135,7 @@ def test_kernels_of_scikit_learn(kernel: Any) -> None:
     )
 
 
-def test_a_precomputed_kernel() -> None:
+def test_a_precomputed_kernel_gives_the_same_scores() -> None:
     X, Y, new = planted()
     Z = np.vstack([X, Y])
     named = KernelCPCA(alpha=1.0, kernel_gamma=0.1).fit(X, background=Y)
@@ -148,7 +148,7 @@ def test_a_precomputed_kernel() -> None:
         KernelCPCA(kernel="precomputed").fit(rbf_kernel(X, X), background=rbf_kernel(Y, X))
 
 
-def test_the_scikit_learn_contract() -> None:
+def test_kernel_cpca_follows_the_scikit_learn_contract() -> None:
     X, Y, _ = planted()
     frame, other = (pd.DataFrame(part, columns=list("abcdef")) for part in (X, Y))
     fitted = KernelCPCA(alpha=1.0).fit(frame, background=other)
@@ -188,7 +188,7 @@ def test_invalid_kernels_and_data_are_refused(
     assert not [name for name in vars(estimator) if name.endswith("_")]
 
 
-def test_new_rows_are_taken_in_batches() -> None:
+def test_new_rows_are_transformed_in_batches() -> None:
     X, Y, new = planted()
     fitted = KernelCPCA(alpha=1.0).fit(X, background=Y)
     whole = fitted.transform(new)
@@ -200,7 +200,7 @@ def test_new_rows_are_taken_in_batches() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "poly"])
-def test_sparse_rows_with_repeated_entries(kernel: Any) -> None:
+def test_repeated_entries_of_sparse_rows_are_summed(kernel: Any) -> None:
     X, Y, new = (np.where(np.abs(rows) < 1, 0.0, rows) for rows in planted())
     dense = KernelCPCA(alpha=1.0, kernel=kernel).fit(X, background=Y)
 

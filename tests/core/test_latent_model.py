@@ -56,7 +56,7 @@ def dense(model: Any, dataset: str) -> Dense:
 @pytest.mark.parametrize("share", [0.0, 0.3])
 @pytest.mark.parametrize("dataset", DATASETS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_scores_and_densities_are_those_of_the_joint_normal(
+def test_scores_and_densities_agree_with_the_joint_normal_distribution(
     kind: str, dataset: Any, share: float
 ) -> None:
     model, rows = fitted(kind, share)
@@ -83,7 +83,9 @@ def test_scores_and_densities_are_those_of_the_joint_normal(
 
 @pytest.mark.parametrize("dataset", DATASETS)
 @pytest.mark.parametrize("kind", NORMAL)
-def test_imputed_values_are_the_conditional_normals(kind: str, dataset: Any) -> None:
+def test_imputed_values_agree_with_the_conditional_normal_distribution(
+    kind: str, dataset: Any
+) -> None:
     model, rows = fitted(kind)
     law, X = dense(model, dataset), rows[dataset]
     filled, std = model.impute(X, dataset=dataset, return_std=True)
@@ -116,7 +118,7 @@ def test_draws_have_the_conditional_mean_and_covariance(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_maps_of_complete_rows_agree_whatever_holds_them(kind: str) -> None:
+def test_maps_of_complete_rows_agree_for_dense_sparse_and_incomplete_data(kind: str) -> None:
     model, rows = fitted(kind, 0.0)
     X, law = rows["foreground"], dense(model, "foreground")
     W = law.loadings[:, law.k :]
@@ -136,7 +138,7 @@ def test_maps_of_complete_rows_agree_whatever_holds_them(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NORMAL)
-def test_the_density_survives_a_mean_far_from_zero(kind: str) -> None:
+def test_the_density_is_precise_for_a_mean_far_from_zero(kind: str) -> None:
     model, rows = fitted(kind, 0.0)
     X, Y = rows.values()
     far = type(model)(**model.get_params()).fit(X + 1e6, background=Y + 1e6)
@@ -144,7 +146,7 @@ def test_the_density_survives_a_mean_far_from_zero(kind: str) -> None:
 
 
 @pytest.mark.parametrize("model", [PCPCA(gamma=0.5), CLVM()])
-def test_isotropic_data_have_no_latent_variables(model: Any) -> None:
+def test_scores_of_isotropic_data_are_near_zero(model: Any) -> None:
     X = np.vstack([np.eye(6), -np.eye(6)])  # the variance is the same in all directions
     model.fit(X, background=0.5 * X if isinstance(model, PCPCA) else X)
     assert np.abs(model.transform(X)).max() < 0.05

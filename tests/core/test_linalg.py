@@ -45,7 +45,7 @@ def test_leading_eigenpairs_solve_the_problem(values: Any) -> None:
         np.testing.assert_allclose(found.components @ found.components.T, np.eye(k), atol=1e-13)
 
 
-def test_another_thread_runs_meanwhile() -> None:
+def test_other_threads_run_while_an_eigenproblem_is_solved() -> None:
     """Check that other threads run during a long solution, so that a window can respond."""
     matrix = np.asfortranarray(symmetric(np.linspace(3, -1, 900)))
     solver = threading.Thread(target=largest_eigenpairs, args=(matrix, 10))
@@ -58,7 +58,7 @@ def test_another_thread_runs_meanwhile() -> None:
     assert ticks > 5  # if the solver held the lock, there would be only one tick
 
 
-def test_the_sign_rule_does_not_hang_on_the_last_bit() -> None:
+def test_the_sign_rule_does_not_depend_on_the_last_bit() -> None:
     v = np.array([[0.5, -0.5, 0.5, -0.5]])
     for wobble in (0.0, 1e-15, -1e-15):
         shaken = v.copy()
@@ -83,7 +83,7 @@ def test_angles_between_known_subspaces() -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 3, 200, 299])  # below and above the block size of LAPACK
-def test_a_pivoted_factor_has_the_rows_inner_products(rank: int) -> None:
+def test_a_pivoted_factor_keeps_the_inner_products_of_the_rows(rank: int) -> None:
     rows = np.random.default_rng(0).normal(size=(300, rank)) * np.linspace(5, 1, rank)
     gram = rows @ rows.T
     factor = pivoted_cholesky(gram, 300 * EPS * gram.diagonal().max())

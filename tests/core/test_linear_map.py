@@ -32,7 +32,7 @@ def made(d: int = 7, k: int = 2) -> tuple[LinearMap, Any]:
 @pytest.mark.parametrize(
     "kind", [np.asarray, sp.csr_array, sp.csc_matrix, pd.DataFrame, np.float32]
 )
-def test_the_verbs_are_what_the_equations_say(kind: Any) -> None:
+def test_the_methods_agree_with_their_equations(kind: Any) -> None:
     linear, rows = made()
     m, p, r = linear.mean, linear.projection, linear.reconstruction
     given = kind(rows)
@@ -50,7 +50,7 @@ def test_the_verbs_are_what_the_equations_say(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_linear_method_publishes_its_map(case: Case) -> None:
+def test_every_linear_method_has_a_linear_map(case: Case) -> None:
     X, Y = data_for(case)
     fitted = case.fit(X, Y)
     linear = fitted.linear_map_
@@ -71,7 +71,7 @@ def test_every_linear_method_publishes_its_map(case: Case) -> None:
         np.testing.assert_allclose(linear.offsets["difference"], X.mean(axis=0) - Y.mean(axis=0))
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_inputs_that_do_not_fit_the_map_are_refused() -> None:
     linear, rows = made()
     there = LinearMap(mean=linear.mean, projection=linear.projection)
     np.testing.assert_array_equal(there.transform(rows), linear.transform(rows))

@@ -20,7 +20,7 @@ SMALL = 4 * 16 * D  # values in 4 blocks of 16 rows, which are shuffled together
 
 @pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize("selection", [None, np.arange(N) % 3 > 0], ids=["all", "some"])
-def test_every_row_comes_once_as_it_is(kind: str, selection: Any, tmp_path: Path) -> None:
+def test_every_row_comes_once_and_unchanged(kind: str, selection: Any, tmp_path: Path) -> None:
     rows = rows_of(KINDS[kind](VALUES, tmp_path), elements=SMALL)
     expected = VALUES
     if selection is not None:
@@ -39,7 +39,9 @@ def test_every_row_comes_once_as_it_is(kind: str, selection: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["HDF5 in rows", "backed CSR", "dask", "array"])
-def test_neighbours_in_storage_are_not_neighbours_in_minibatches(kind: str, tmp_path: Path) -> None:
+def test_neighbouring_rows_in_storage_go_to_different_minibatches(
+    kind: str, tmp_path: Path
+) -> None:
     """Check that sorted data are mixed: each minibatch has rows of both halves."""
     rows = rows_of(KINDS[kind](VALUES, tmp_path), elements=SMALL)
     shares = []

@@ -119,7 +119,7 @@ def without_moments(model: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_comes_back_to_the_last_bit(name: str, tmp_path: Path) -> None:
+def test_a_loaded_model_equals_the_saved_model_to_the_last_bit(name: str, tmp_path: Path) -> None:
     model = MODELS[name]()
     save(model, tmp_path / "model")
     again = load(tmp_path / "model")
@@ -139,7 +139,7 @@ def test_a_model_comes_back_to_the_last_bit(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strength", ["alpha", "beta", "gamma", "kernel"])
-def test_with_moments_other_strengths_come_back_too(strength: str, tmp_path: Path) -> None:
+def test_a_model_saved_with_moments_gives_other_strengths(strength: str, tmp_path: Path) -> None:
     kind = {"alpha": CPCA, "beta": CPCAStar, "gamma": PCPCA, "kernel": KernelCPCA}[strength]
     X, Y = planted()
     model = kind().fit(X, background=Y)
@@ -157,7 +157,7 @@ def test_with_moments_other_strengths_come_back_too(strength: str, tmp_path: Pat
     assert not hasattr(small, "foreground_moments_")
 
 
-def test_a_stream_goes_on_from_a_file(tmp_path: Path) -> None:
+def test_a_stream_continues_from_a_file(tmp_path: Path) -> None:
     X, Y = planted()
     rows, flags = np.vstack([X[50:90], Y[50:90]]), np.repeat([True, False], 40)
     model = streamed()
@@ -166,7 +166,7 @@ def test_a_stream_goes_on_from_a_file(tmp_path: Path) -> None:
     assert_identical(vars(again), vars(model.partial_fit(rows, flags)))
 
 
-def test_names_and_output_come_back(tmp_path: Path) -> None:
+def test_feature_names_and_the_output_format_are_restored(tmp_path: Path) -> None:
     X, Y = (pd.DataFrame(a, columns=[f"µ{i}" for i in range(12)]) for a in planted())
     model = CPCA(alpha=np.inf).fit(X, background=Y[:5]).set_output(transform="pandas")
     save(model, tmp_path / "model", moments=True)
@@ -181,7 +181,7 @@ def test_names_and_output_come_back(tmp_path: Path) -> None:
         assert archive.read("model.json").count(rb"\u00b5" + b"11") == 1
 
 
-def test_wide_data_leave_neither_rows_nor_moments_in_a_file(tmp_path: Path) -> None:
+def test_files_of_wide_data_contain_neither_rows_nor_moments(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(2, 30, 2000))
     model = CPCA(2).fit(X, background=Y)
@@ -219,7 +219,7 @@ def test_moments_of_wide_rows_within_donors_are_saved_as_matrices(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", [SecondMoments, PairMoments])
-def test_moments_are_saved_and_merged_later(kind: Any, tmp_path: Path) -> None:
+def test_saved_moments_can_be_merged_later(kind: Any, tmp_path: Path) -> None:
     data = planted(160, 160)[: 1 if kind is SecondMoments else 2]
     parts = [kind.from_data(*(X[part] for X in data)) for part in (slice(70), slice(70, 160))]
     again = []
@@ -290,7 +290,7 @@ def test_unsupported_values_are_refused_by_name_and_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_is_replaced_as_a_whole_or_stays(
+def test_a_file_is_replaced_completely_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "model"
@@ -391,7 +391,9 @@ class Evil:
         return os.mkdir, ("evil",)
 
 
-def test_nothing_that_runs_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_could_run_code_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("pickled").write_bytes(pickle.dumps(Evil()))
     np.savez(tmp_path / "arrays.npz", evil=np.array([Evil()], dtype=object))
@@ -413,7 +415,7 @@ def test_nothing_that_runs_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not Path("evil").exists()
 
 
-def test_every_truncation_and_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+def test_every_truncation_and_every_flipped_bit_is_detected(tmp_path: Path) -> None:
     model = CPCA(1, alpha=1.0).fit([[1.0, 2.0], [2.0, 1.0]], background=[[0.0, 1.0], [1.0, 1.0]])
     save(model, tmp_path / "good")
     good = (tmp_path / "good").read_bytes()

@@ -84,7 +84,7 @@ def test_neither_a_mean_far_from_zero_nor_drift_costs_precision(dtype: Any) -> N
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
-def test_blocks_of_rows_without_weight_do_not_count(kind: Any) -> None:
+def test_blocks_of_rows_with_weight_zero_do_not_count(kind: Any) -> None:
     rows = sp.random(2000, 20, density=0.1, random_state=0).toarray()
     weights = (np.arange(2000) >= 1500).astype(float)
     blocks = rows_of(kind(rows), elements=64 * 20)
@@ -100,7 +100,7 @@ def test_a_constant_feature_has_no_variance() -> None:
     assert 0 <= SecondMoments.from_data(rows).variances[1] < rounding**2
 
 
-def test_names_travel_and_must_agree(rows: Any) -> None:
+def test_feature_names_are_kept_and_must_agree(rows: Any) -> None:
     frame = pd.DataFrame(rows, columns=list("abcdefg"))
     assert SecondMoments.from_data(frame).feature_names == tuple("abcdefg")
     assert SecondMoments.from_data(rows, feature_names="abcdefg").feature_names == tuple("abcdefg")

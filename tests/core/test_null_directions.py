@@ -21,7 +21,7 @@ def data(n: int = 60, m: int = 50, d: int = 6, seed: int = 0) -> tuple[Any, Any]
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
-def test_collinear_features_are_recognised_whatever_their_scale(scale: float) -> None:
+def test_collinear_features_are_recognised_at_any_scale(scale: float) -> None:
     """Use eight features with two linear dependences; one feature has another unit."""
     x, y = data()
     mixing = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 6)))[0].T
@@ -47,13 +47,13 @@ def test_collinear_features_are_recognised_whatever_their_scale(scale: float) ->
     np.testing.assert_allclose(seven.components_ @ seven.components_.T, np.eye(7), atol=1e-10)
 
 
-def test_a_feature_of_tiny_spread_is_no_constant() -> None:
+def test_a_feature_with_a_tiny_variance_is_not_constant() -> None:
     x, y = (rows * [1, 1, 1, 1, 1, 1e-9] for rows in data())
     found = CPCA(6, alpha=5.0).fit(x, background=y)
     assert np.abs(found.components_[:, 5]).max() > 0.99
 
 
-def test_infinite_contrast_counts_only_what_varies() -> None:
+def test_infinite_contrast_counts_only_directions_with_variance() -> None:
     x, y = data()
     x = np.hstack([x, np.zeros((60, 3))])
     y = np.hstack([y[:, :4], np.zeros((50, 5))])
@@ -65,7 +65,7 @@ def test_infinite_contrast_counts_only_what_varies() -> None:
         CPCA(3, alpha=np.inf).fit(x, background=y)
 
 
-def test_more_components_than_vary_say_so() -> None:
+def test_more_components_than_directions_with_variance_cause_a_warning() -> None:
     x, y = (np.insert(rows, [0, 3, 6], 0.0, axis=1) for rows in data())
     for method in (CPCA(8, alpha=1.0), CPCAStar(8), CPCAStar(8, beta=1.0)):
         with pytest.warns(ContrastWarning, match="last 2 of 8 components are directions in which"):

@@ -115,13 +115,13 @@ def test_invalid_labels_are_refused(where: str, kind: str) -> None:
 # The permutation test refuses three units, because their labels can be exchanged in few ways only.
 @pytest.mark.parametrize("kind", SAME_LABELS)
 @pytest.mark.parametrize("where", [where for where in WITH_LABELS if "permutation" not in where])
-def test_labels_of_any_kind_give_the_same(where: str, kind: str) -> None:
+def test_equal_labels_of_any_type_give_the_same_result(where: str, kind: str) -> None:
     found = WITH_LABELS[where](SAME_LABELS[kind])
     np.testing.assert_array_equal(found, WITH_LABELS[where](LABELS_OF_ROWS))
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_units_of_one_are_rows(name: str) -> None:
+def test_units_of_one_row_give_the_result_without_units(name: str) -> None:
     found = measured(name, np.arange(N), np.arange(N, 2 * N))
     expected = np.concatenate([np.ravel(each) for each in MEASURES[name](X, Y)])
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
@@ -259,7 +259,7 @@ def test_invalid_requests_are_refused(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in cc.__all__ if hasattr(getattr(cc, name), "fit")])
-def test_unfitted_estimators_say_so(name: str) -> None:
+def test_unfitted_estimators_raise_an_error_that_says_so(name: str) -> None:
     kind = getattr(cc, name)
     model = kind(cc.CPCA()) if name == "ContrastByLabel" else kind()
     calls = ("transform", "inverse_transform", "denoise", "score", "transform_shared", "impute")

@@ -96,7 +96,7 @@ def assert_as_expected(found: list[Any], expected: list[Any], tolerance: float) 
 
 
 @pytest.mark.parametrize(("subject", "slot", "kind"), cases(TAKEN))
-def test_the_same_numbers_of_any_kind_give_the_same(
+def test_the_same_numbers_in_any_container_give_the_same_result(
     subject: Subject, slot: str, kind: Kind, folder: Callable[[], Path]
 ) -> None:
     data = with_odd(subject, slot, kind, folder)

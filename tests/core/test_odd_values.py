@@ -52,7 +52,7 @@ FEW = ("tiny", "huge CSR", "large of float32", "far from zero", "beyond int64")
         if kind in FEW or subject.name == "CPCA by eigh"
     ],
 )
-def test_the_unit_and_the_origin_change_nothing(subject: Subject, kind: str) -> None:
+def test_the_unit_and_the_origin_do_not_change_the_result(subject: Subject, kind: str) -> None:
     data = {name: DATA[name] for name in subject.slots}
     make = (SCALED | SHIFTED)[kind]
     try:
@@ -152,7 +152,7 @@ OPTIMA = {
 
 @pytest.mark.parametrize("kind", VARIES)
 @pytest.mark.parametrize("method", OPTIMA)
-def test_the_objective_is_at_its_optimum_for_data_of_low_variance(method: str, kind: str) -> None:
+def test_the_objective_is_optimal_for_data_with_little_variance(method: str, kind: str) -> None:
     along_components, values, expected = OPTIMA[method](*(1.0 * v for v in VARIES[kind]()))
     scale = float(np.abs(expected).max(initial=1.0))
     np.testing.assert_allclose(values, expected, rtol=0, atol=1e-8 * scale)
@@ -161,7 +161,7 @@ def test_the_objective_is_at_its_optimum_for_data_of_low_variance(method: str, k
 
 @pytest.mark.parametrize("name", MEASURES)
 @pytest.mark.parametrize("kind", VARIES)
-def test_measures_of_data_of_low_variance_are_finite_or_refused(name: str, kind: str) -> None:
+def test_measures_of_data_with_little_variance_are_finite_or_refused(name: str, kind: str) -> None:
     try:
         found = MEASURES[name](*(1.0 * v for v in VARIES[kind]()))
     except Exception as error:

@@ -61,7 +61,7 @@ def paper_steps(W: Any, M: Any, rows: Any, flags: Any, sizes: StepSizes) -> tupl
         StepSizes(0.01, np.inf, 1.0, 1.0),
     ],
 )
-def test_single_steps_are_the_papers(
+def test_single_steps_agree_with_the_equations_of_the_paper(
     sizes: StepSizes, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not compiled:
@@ -96,7 +96,7 @@ def test_a_minibatch_step_averages_its_rows() -> None:
     ("options", "bound"),
     [({}, 0.97), ({"learning_rate": 0.03, "batch_size": 32, "decay_steps": 100}, 0.999)],
 )
-def test_it_converges_to_the_batch_solution_on_mice(options: Any, bound: float) -> None:
+def test_the_iteration_converges_to_the_batch_solution_on_mice(options: Any, bound: float) -> None:
     """Check the setting of the paper's Fig. 4, which is beta = 0.5 and eta = 0.003.
 
     The alignment after 60 passes is averaged over 3 seeds.
@@ -121,7 +121,7 @@ def separated() -> tuple[Any, Any]:
     return X, rng.normal(size=(400, 12))
 
 
-def test_it_converges_where_leading_eigenvalues_are_far_apart() -> None:
+def test_the_iteration_converges_if_leading_eigenvalues_are_far_apart() -> None:
     """Check the default tau; with the paper's value, tau = 1, the iteration does not converge."""
     X, Y = separated()
     batch = CPCAStar(2, beta=0.5).fit(X, background=Y)
@@ -134,7 +134,7 @@ def test_it_converges_where_leading_eigenvalues_are_far_apart() -> None:
         OnlineCPCAStar(2, beta=0.5, learning_rate=1e-5, n_passes=1).fit(X, background=Y)
 
 
-def test_ctrl_c_during_the_compiled_steps_is_an_interruption(
+def test_ctrl_c_during_the_compiled_steps_raises_keyboard_interrupt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Check that a SystemError, which numba raises on Ctrl-C, becomes a KeyboardInterrupt."""
@@ -148,7 +148,7 @@ def test_ctrl_c_during_the_compiled_steps_is_an_interruption(
         OnlineCPCAStar().fit(X, background=Y)
 
 
-def test_a_stream_is_the_same_however_it_is_cut() -> None:
+def test_the_sizes_of_the_parts_of_a_stream_do_not_matter() -> None:
     rows, flags = stream()
     # An offset of all rows does not change the iteration.
     whole = OnlineCPCAStar(3).partial_fit(rows - np.arange(8.0), flags)
@@ -164,7 +164,7 @@ def test_a_stream_is_the_same_however_it_is_cut() -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_stream_may_begin_with_either_kind(first: bool) -> None:
+def test_a_stream_may_begin_with_a_row_of_either_dataset(first: bool) -> None:
     """Check both kinds, because the paper's rule gives p = 0/0 if the first row is foreground."""
     rows, flags = stream()
     order = np.argsort(flags != first, kind="stable")[:50]
@@ -177,7 +177,7 @@ def test_a_stream_may_begin_with_either_kind(first: bool) -> None:
     assert np.isfinite(begun.components_).all()
 
 
-def test_a_stream_goes_on_after_fit_and_after_a_pickle() -> None:
+def test_a_stream_continues_after_fit_and_after_pickling() -> None:
     rows, flags = stream()
     fitted = OnlineCPCAStar(n_passes=3).fit(rows[flags], background=rows[~flags])
     other = pickle.loads(pickle.dumps(fitted))
@@ -213,7 +213,7 @@ def test_divergence_is_an_error_and_leaves_the_last_good_state(
     assert np.isfinite(online.components_).all()
 
 
-def test_a_stream_of_frames_or_sparse_rows_is_that_of_arrays() -> None:
+def test_dataframes_and_sparse_rows_give_the_same_stream_as_arrays() -> None:
     rows, flags = stream()
     rows = np.where(np.abs(rows) < 1, 0.0, rows)
     plain = OnlineCPCAStar().partial_fit(rows, flags)
@@ -229,7 +229,7 @@ def test_a_stream_of_frames_or_sparse_rows_is_that_of_arrays() -> None:
         named.partial_fit(frame[names[::-1]], flags)
 
 
-def test_bad_rows_are_refused_and_change_nothing() -> None:
+def test_bad_rows_are_refused_and_leave_the_state_unchanged() -> None:
     rows, flags = stream()
     online = OnlineCPCAStar().partial_fit(rows, flags)
     before = online.components_.copy()
@@ -253,7 +253,7 @@ def test_bad_rows_are_refused_and_change_nothing() -> None:
 
 
 @FEW_STEPS
-def test_one_feature_all_components_and_constant_features() -> None:
+def test_one_feature_all_components_and_constant_features_are_valid() -> None:
     rows, flags = stream()
     X, Y = rows[flags], rows[~flags]
     one = OnlineCPCAStar(1, n_passes=2).fit(X[:, :1], background=Y[:, :1])
@@ -287,7 +287,7 @@ def same_contrast(beta: float, scale: float) -> float:
 
 @pytest.mark.parametrize(("beta", "scale"), CASES)
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_scaling_both_datasets_changes_no_step(beta: float, scale: float) -> None:
+def test_scaling_both_datasets_does_not_change_the_steps(beta: float, scale: float) -> None:
     """Check that the steps do not change if the data and beta are rescaled together."""
     rows, flags = stream()
     for fit in (
@@ -298,7 +298,7 @@ def test_scaling_both_datasets_changes_no_step(beta: float, scale: float) -> Non
         np.testing.assert_allclose(scaled.components_, plain.components_, atol=1e-7)
 
 
-def test_what_cannot_converge_is_refused_with_what_to_do() -> None:
+def test_settings_that_cannot_converge_are_refused_with_advice() -> None:
     rows, flags = stream()
     X, Y = rows[flags], rows[~flags]
     mice = load_mouse_protein()
@@ -326,7 +326,7 @@ def test_what_cannot_converge_is_refused_with_what_to_do() -> None:
     assert not hasattr(begun, "components_")
 
 
-def test_running_centring_adds_up_to_the_scatter() -> None:
+def test_centring_by_running_means_adds_up_to_the_scatter_matrix() -> None:
     rows = np.random.default_rng(0).normal(size=(50, 4)) * 3 + 1e6
     first, early, seen = standardise_running(rows[:20], Scatter.empty(4), "X")
     second, late, seen = standardise_running(rows[20:], seen, "X")
@@ -339,7 +339,7 @@ def test_running_centring_adds_up_to_the_scatter() -> None:
         np.testing.assert_allclose(variances[t - 1], rows[:t].var(axis=0).mean(), rtol=1e-8)
 
 
-def test_a_late_background_row_does_not_upset_the_iteration_for_good() -> None:
+def test_the_iteration_recovers_after_a_late_background_row() -> None:
     """Check the limit on the weight of a background row.
 
     Without this limit, the first background row after t foreground rows would have the weight t.

@@ -36,7 +36,7 @@ small = partial(rows_of, elements=256 * D)
 
 @pytest.mark.parametrize("kind", [*STORED, *LAZY])
 @pytest.mark.parametrize("estimator", [CPCA(2, alpha=1.5), PCPCA(2, gamma=0.3)], ids=repr)
-def test_estimators_take_data_outside_memory(
+def test_estimators_accept_data_outside_memory(
     rows: Any, kind: str, tmp_path: Path, estimator: Any
 ) -> None:
     background = np.random.default_rng(1).normal(size=(300, D)) * np.linspace(3, 1, D)
@@ -82,7 +82,7 @@ def test_reads_are_bounded_and_made_of_whole_storage_chunks(
     assert sum(stop - start for start, stop in dataset.read) <= N
 
 
-def test_memory_is_bounded_by_blocks_not_rows() -> None:
+def test_memory_is_bounded_by_the_size_of_blocks() -> None:
     class Endless:
         """Rows that are generated when they are read."""
 
@@ -104,7 +104,7 @@ def test_memory_is_bounded_by_blocks_not_rows() -> None:
         tracemalloc.stop()
 
 
-def test_threads_change_nothing(rows: Any) -> None:
+def test_threads_do_not_change_the_results(rows: Any) -> None:
     """Check that results do not depend on the number of threads, on timing or on other fits."""
     with threadpool_limits(1, user_api="blas"):
         serial = SecondMoments.from_data(small(rows))

@@ -81,7 +81,9 @@ def test_stored_views_are_read_in_blocks(
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
-def test_contrasts_of_the_two_datasets_are_the_methods(pair: Any, exchangeable: bool) -> None:
+def test_pca_plus_and_pca_pp_are_contrasts_of_means_with_differences(
+    pair: Any, exchangeable: bool
+) -> None:
     """Check that PCA+ is cPCA and PCA++ is cPCA*, if means are contrasted with differences."""
     moments = PairMoments.from_data(*pair)
     background = moments.disagreement(exchangeable=exchangeable)
@@ -98,7 +100,7 @@ def test_contrasts_of_the_two_datasets_are_the_methods(pair: Any, exchangeable: 
         np.testing.assert_allclose((ratio - 1) / (ratio + 1), wanted, rtol=1e-10)
 
 
-def test_names_travel_and_must_agree(pair: Any) -> None:
+def test_feature_names_are_kept_and_must_agree(pair: Any) -> None:
     X, P = (pd.DataFrame(rows, columns=list("abcdefg")) for rows in pair)
     moments = PairMoments.from_data(X, P)
     assert moments.feature_names == moments.second_moments().feature_names == tuple("abcdefg")

@@ -57,7 +57,7 @@ def test_mutual_neighbours_are_neighbours_of_each_other(views, k):
     )
 
 
-def test_the_summary_counts_what_is_there(views):
+def test_the_summary_counts_pairs_and_rows(views):
     X, P, _, groups = views
     pairs = neighbor_pairs(X, P, within=groups, positive_within=groups, n_neighbors=2)
     for summary in pairs.within:
@@ -79,7 +79,7 @@ def test_a_group_in_one_view_only_has_no_pairs_and_is_listed(views):
     assert pairs.rows.max() < 40
 
 
-def test_clusters_are_matched_whatever_their_labels(views):
+def test_clusters_are_matched_for_any_labels(views):
     X, P, kinds, _ = views
     X, P = X - X.mean(axis=0), P - P.mean(axis=0)
     matched = match_clusters(X, P, kinds, np.array(["x", "y", "z"])[(kinds + 1) % 3])
@@ -88,7 +88,7 @@ def test_clusters_are_matched_whatever_their_labels(views):
     assert one_less == [(1, 1), (2, 2)]
 
 
-def test_matched_clusters_confine_and_cap_the_pairs(views):
+def test_pairs_stay_in_matched_clusters_and_their_number_is_limited(views):
     X, P, kinds, groups = views
     X, P = X - X.mean(axis=0), P - P.mean(axis=0)
     labels = {"within": groups, "positive_within": groups}
@@ -141,7 +141,7 @@ def test_large_groups_are_searched_approximately(monkeypatch):
     assert len(StandIn.built) == 4
 
 
-def test_without_pynndescent_the_approximate_search_says_what_to_do(monkeypatch):
+def test_without_pynndescent_the_error_of_the_approximate_search_gives_advice(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynndescent", None)
     rows = np.random.default_rng(0).normal(size=(200, 3))
     with pytest.raises(ImportError, match="search='exact'"):
@@ -184,7 +184,7 @@ def test_scaled_features_have_unit_variance():
     np.testing.assert_allclose(scaled.matrix, X * scaled.scale)
 
 
-def test_extremes_are_cut_above_the_mean():
+def test_extreme_values_are_clipped_above_the_mean():
     X = counts()
     X[0, 0] = 1000.0
     scaled = scaled_features(X, clip=10)
@@ -218,7 +218,7 @@ def test_the_basis_is_pca_of_the_centred_rows():
     np.testing.assert_array_equal(scores, pairing_basis(X, groups, n_components=5))
 
 
-def test_groups_of_one_are_refused_for_a_basis(views):
+def test_groups_of_one_row_each_are_refused_for_a_basis(views):
     X, _, _, groups = views
     for labels in (np.arange(80), [str(i) for i in range(80)]):
         with pytest.raises(ValueError, match=r"X has 80 rows with 80 labels. Labels need several"):
@@ -229,7 +229,7 @@ def test_groups_of_one_are_refused_for_a_basis(views):
     assert np.abs(pairing_basis(X, alone, n_components=3)[7]).max() < 1e-12
 
 
-def test_a_group_of_one_row_has_no_part_in_the_basis() -> None:
+def test_a_group_of_one_row_does_not_affect_the_basis() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 4)) * [5, 1, 1, 1]
     X[0] = [0, 1000, 0, 0]  # this row is alone in its group, so it equals the mean of the group

@@ -68,7 +68,7 @@ def largest_excess(x: Any, y: Any, alphas: Any, k: int, components: Any) -> floa
 
 @pytest.mark.parametrize("kind", ["noise", "power-law", "clustered", "rank-deficient"])
 @pytest.mark.parametrize(("k", "scale"), [(1, 1.0), (2, 1e-30), (2, 1e30), (5, 1.0)])
-def test_it_is_as_exact_as_lapack(kind: str, k: int, scale: float) -> None:
+def test_the_path_solver_is_as_exact_as_lapack(kind: str, k: int, scale: float) -> None:
     """Check also that the steps in single precision neither overflow nor underflow."""
     x, y = (scale * part for part in covariances(100, kind))
     solution = solved(x, y, ALPHAS, k, budget=np.inf)
@@ -126,7 +126,7 @@ def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
 
 @pytest.mark.parametrize("kind", ["noise", "power-law", "clustered", "rank-deficient"])
 @pytest.mark.parametrize("converges", [True, False])
-def test_generalised_pairs_are_the_same_from_the_iteration(
+def test_the_iteration_finds_the_same_generalised_eigenpairs_as_lapack(
     kind: str, converges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, y = covariances(100, kind)
@@ -155,7 +155,7 @@ def test_generalised_pairs_are_the_same_from_the_iteration(
         assert subspace_error(*(orthonormal_rows(p.components) for p in (one, other))) < 1e-7
 
 
-def test_bounds_hold_where_the_next_ritz_value_has_not_converged(
+def test_bounds_hold_if_the_next_ritz_value_has_not_converged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Check the upper bounds of the next eigenvalue at each contrast and between two contrasts.

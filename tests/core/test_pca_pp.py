@@ -52,7 +52,7 @@ def error(fitted: Any, n_signal: int = 2) -> float:
 
 @pytest.mark.parametrize("background", [STRONG, MILD])
 @pytest.mark.parametrize("ratio", [0.5, 0.9, 1.5])
-def test_the_error_is_the_theorys(background: Any, ratio: float) -> None:
+def test_the_mean_error_agrees_with_the_theory(background: Any, ratio: float) -> None:
     """Compare the mean error of six runs of the paper's setting with the theory.
 
     The standard deviation of the error is up to 6% of the theory for one run, and 2.5% for the mean
@@ -75,7 +75,7 @@ def test_the_error_is_the_theorys(background: Any, ratio: float) -> None:
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
-def test_without_truncation_it_is_the_generalised_eigenproblem(exchangeable: bool) -> None:
+def test_without_truncation_pca_pp_solves_the_generalised_eigenproblem(exchangeable: bool) -> None:
     X, positive = pairs()
     moments = PairMoments.from_data(X, positive)
     S = moments.second_moments(exchangeable=exchangeable).covariance
@@ -93,7 +93,9 @@ def test_without_truncation_it_is_the_generalised_eigenproblem(exchangeable: boo
 
 @pytest.mark.parametrize("truncation", ["auto", 6, 0.95, None])
 @pytest.mark.parametrize("exchangeable", [True, False])
-def test_directions_whiten_and_components_span_them(truncation: Any, exchangeable: bool) -> None:
+def test_directions_whiten_the_data_and_components_span_the_directions(
+    truncation: Any, exchangeable: bool
+) -> None:
     X, positive = pairs()
     fitted = PCAPlusPlus(2, truncation=truncation, exchangeable=exchangeable)
     fitted.fit(X, positive=positive)
@@ -105,7 +107,7 @@ def test_directions_whiten_and_components_span_them(truncation: Any, exchangeabl
     assert subspace_error(v[:1], fitted.components_[:1]) < 1e-10
 
 
-def test_scores_of_unit_variance_weighted_by_the_eigenvalue() -> None:
+def test_scores_have_unit_variance_or_are_weighted_by_the_eigenvalue() -> None:
     X, positive = pairs()
     both = np.vstack([X, positive])
     plain = PCAPlusPlus(2, weighted=False).fit(X, positive=positive)
@@ -131,7 +133,7 @@ def test_a_shift_between_the_views_is_removed_by_the_exchangeable_form() -> None
     assert error(fitted) < 0.15
 
 
-def test_repeated_rows_change_nothing_when_their_worth_is_told() -> None:
+def test_repeated_rows_do_not_change_the_fit_if_n_effective_is_given() -> None:
     X, positive = pairs(n=60, d=80)
     plain = PCAPlusPlus().fit(X, positive=positive)
     index = np.repeat(np.arange(60), 5)
@@ -144,7 +146,7 @@ def test_repeated_rows_change_nothing_when_their_worth_is_told() -> None:
     assert untold.truncation_ > 10
 
 
-def test_it_warns_when_the_truncation_leaves_only_pca() -> None:
+def test_a_truncation_that_leaves_only_pca_causes_a_warning() -> None:
     X, positive = pairs()
     with pytest.warns(ContrastWarning) as caught:
         fitted = PCAPlusPlus(2, truncation=2, exchangeable=False).fit(X, positive=positive)
@@ -157,7 +159,7 @@ def test_it_warns_when_the_truncation_leaves_only_pca() -> None:
     assert "4 of 6 components are too weak" in str(caught[1].message)
 
 
-def test_it_tells_what_is_detectable() -> None:
+def test_components_too_weak_to_be_detected_cause_a_warning() -> None:
     X, positive = pairs(n=200, d=300, signal=(30.0, 10.0), background=(300.0, 200.0, 100.0))
     with pytest.warns(ContrastWarning, match="1 of 3 components are too weak"):
         fitted = PCAPlusPlus(3).fit(X, positive=positive)
@@ -168,7 +170,7 @@ def test_it_tells_what_is_detectable() -> None:
 
 
 @pytest.mark.parametrize("constant", [0, 1])
-def test_views_with_nothing_in_common_are_said_to_be_so(constant: int) -> None:
+def test_views_with_nothing_in_common_cause_a_warning(constant: int) -> None:
     views = list(np.random.default_rng(0).normal(size=(2, 40, 6)))
     views[constant] = np.ones((40, 6))
     with pytest.warns(ContrastWarning, match="nothing in common along 2 of 2 components"):

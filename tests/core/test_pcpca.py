@@ -31,7 +31,7 @@ def eigenvalue_tail(X: Any, Y: Any, gamma: float, d: int) -> float:
     return float(scipy.linalg.eigvalsh(contrast)[:-d].sum())
 
 
-def test_theorem_3_in_the_papers_own_scale_of_sums() -> None:
+def test_the_fit_agrees_with_theorem_3_in_the_scale_of_the_paper() -> None:
     X, Y = planted(150, 110, 9)
     n, m, d, gamma = 150, 110, 2, 0.3
     sums_gamma = gamma * n / m
@@ -89,7 +89,7 @@ def test_the_end_of_the_valid_range_is_exact(d: int, background: float) -> None:
 
 # These warnings concern the scales of the features.
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_auto_is_a_fraction_of_the_range_and_never_out_of_it() -> None:
+def test_the_automatic_gamma_is_a_fraction_of_the_valid_range() -> None:
     rng = np.random.default_rng(0)
     for trial in range(40):
         features = int(rng.integers(3, 15))
@@ -101,7 +101,7 @@ def test_auto_is_a_fraction_of_the_range_and_never_out_of_it() -> None:
         assert (model.contrastive_eigenvalues_ > 0).all()
 
 
-def test_an_empty_range_is_refused_whatever_gamma() -> None:
+def test_an_empty_range_is_refused_for_every_gamma() -> None:
     X, Y = planted()
     for gamma in ("auto", 0.0, 0.2):
         with pytest.raises(ValueError, match=r"no more than n_components=2 directions.*fewer comp"):

@@ -65,7 +65,7 @@ def by_hand(
         (PCPCA(3, gamma=0.2), {"alpha": 0.2}),
     ],
 )
-def test_the_statistics_are_those_of_a_few_lines_of_numpy(estimator: Any, given: Any) -> None:
+def test_the_statistics_agree_with_plain_numpy(estimator: Any, given: Any) -> None:
     rng = np.random.default_rng(20)
     X, Y = 2 * rows(12, rng, spike=3.0) + 1.0, rows(9, rng)
     test = permutation_test(estimator, X, background=Y, n_permutations=19, random_state=0)
@@ -149,7 +149,7 @@ def test_invalid_tests_are_refused(
         permutation_test(estimator, X, background=Y, **units)
 
 
-def test_few_groups_are_enumerated_each_counting_the_same() -> None:
+def test_relabellings_of_few_units_are_enumerated_and_units_count_equally() -> None:
     rng = np.random.default_rng(4)
     parts = [rows(n, rng) for n in (5, 20, 1, 8, 6, 30, 9)]
     X, Y = np.vstack(parts[:4]), np.vstack(parts[4:])

@@ -93,7 +93,7 @@ def test_a_matrix_is_never_larger_than_the_rows_or_the_features(
             assert direct == (SPAN if n_features > n_rows else DENSE)
 
 
-def test_products_never_come_back_once_more_is_asked_for() -> None:
+def test_a_larger_task_never_replaces_a_matrix_by_products() -> None:
     """Check that a larger number of components or contrasts never replaces a matrix by products."""
     for n_rows, n_features, per_row in product(SIZES, SIZES, (None, 20, 300)):
         base = Task(n_rows, n_features, 1)

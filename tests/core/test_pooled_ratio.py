@@ -43,7 +43,7 @@ def same_up_to_sign(a: Any, b: Any, atol: float) -> None:
     np.testing.assert_allclose(a * np.sign((a * b).sum(axis=1, keepdims=True)), b, atol=atol)
 
 
-def test_the_limit_projects_on_the_leading_pooled_directions() -> None:
+def test_condition_limit_projects_on_the_leading_pooled_directions() -> None:
     X, Y = datasets()
     c_x, c_y = covariances(X, Y)
     values, vectors = np.linalg.eigh(c_x + c_y)
@@ -58,7 +58,7 @@ def test_the_limit_projects_on_the_leading_pooled_directions() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e5])
-def test_where_the_foreground_alone_varies_the_ratio_is_infinite(scale: float) -> None:
+def test_the_ratio_is_infinite_along_directions_with_foreground_variance_only(scale: float) -> None:
     X, Y = (part * scale for part in datasets())
     Y[:, :2] = 3.0 * scale
     with pytest.raises(ValueError, match=r"singular to working precision.*condition_limit"):
@@ -103,7 +103,7 @@ def test_too_few_rows_for_any_ratio_are_refused_unless_the_limit_helps(kind: Any
 @pytest.mark.parametrize(
     ("shape", "condition_limit"), [((80, 60, 12), None), ((80, 60, 12), 1e12), ((15, 12, 40), None)]
 )
-def test_orthogonal_directions_are_the_best_one_after_the_other(
+def test_each_orthogonal_direction_has_the_largest_remaining_ratio(
     beta: float, shape: tuple[int, int, int], condition_limit: float | None
 ) -> None:
     """Check tall data, and wide data, which are solved in the span of their rows."""
@@ -121,7 +121,7 @@ def test_orthogonal_directions_are_the_best_one_after_the_other(
     np.testing.assert_allclose(star.components_ @ star.components_.T, np.eye(k), atol=1e-13)
 
 
-def test_constant_features_and_a_path_change_nothing() -> None:
+def test_neither_constant_features_nor_a_path_change_the_fit() -> None:
     X, Y = datasets()
     options: dict[str, Any] = {"orthogonal": True, "condition_limit": 1e6}
     star = CPCAStar(5, beta=0.9, **options).fit(X, background=Y)
@@ -133,7 +133,7 @@ def test_constant_features_and_a_path_change_nothing() -> None:
         np.testing.assert_allclose(one.components_, alone.components_, atol=1e-9)
 
 
-def test_the_permutation_test_refuses_a_limit_that_it_would_not_keep() -> None:
+def test_the_permutation_test_refuses_a_condition_limit() -> None:
     X, Y = datasets()
     with pytest.raises(ValueError, match="condition_limit"):
         permutation_test(CPCAStar(1, condition_limit=1e3), X, background=Y, n_permutations=19)

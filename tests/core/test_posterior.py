@@ -52,7 +52,7 @@ def assert_mean(draws: Any, exact: float) -> None:
 # Sampling of matrices
 
 
-def test_draws_up_to_rotation_have_the_volume_of_all_matrices() -> None:
+def test_gram_matrices_of_normal_draws_have_the_wishart_distribution() -> None:
     """Draw standard normal 3 x 2 matrices; the Gram matrix is Wishart with 3 degrees of freedom."""
 
     def normal(matrix: Any, others: Any) -> Any:
@@ -119,7 +119,7 @@ def test_pcpca_draws_have_the_means_of_the_exact_density(n: int, gamma: float, r
     assert found.posterior.attrs["noise_floor"] == 0.05
 
 
-def test_toy_axis_converges_and_lies_at_the_closed_form() -> None:
+def test_the_posterior_axis_of_the_toy_data_agrees_with_the_closed_form() -> None:
     toy = make_toy(300, 300)
     model = PCPCA(1, gamma=0.85).fit(toy.foreground, background=toy.background)
     found = model.posterior(random_state=0)
@@ -166,7 +166,7 @@ def test_an_improper_posterior_is_refused_with_the_largest_gamma() -> None:
         model.posterior(learning_rate=0.25)
 
 
-def test_a_posterior_on_its_floor_is_told_of_before_it_is_drawn(
+def test_a_posterior_at_the_noise_floor_causes_a_warning_before_sampling(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     toy = make_toy(60, 60)
@@ -233,7 +233,7 @@ def test_bingham_draws_have_the_exact_density_on_the_sphere(k: int, rate: float)
         assert distance < np.sqrt(np.log(2e6) / (2 * len(some)))
 
 
-def test_learning_rate_by_default_is_that_of_probabilistic_pca_without_contrast() -> None:
+def test_without_contrast_the_default_learning_rate_is_that_of_probabilistic_pca() -> None:
     values = np.array([4.0, 1.0, 0.5, 0.3])
     turn = turned(4)
     covariance = (turn * values) @ turn.T
@@ -265,7 +265,7 @@ def test_learning_rate_by_default_is_that_of_probabilistic_pca_without_contrast(
     np.testing.assert_allclose(rate(covariance, 0.7, k=2), sum(gaps) / (2 * sum(variances)))
 
 
-def test_chains_that_have_not_converged_are_told_of() -> None:
+def test_chains_that_have_not_converged_cause_a_warning() -> None:
     rng = np.random.default_rng(0)
     good, none = rng.normal(size=(4, 500, 3)), np.zeros((4, 500), dtype=bool)
     _inference_data.check_converged({"a": good, "b": good[..., 0]}, none)
@@ -331,7 +331,7 @@ def test_models_without_a_posterior_are_refused(tmp_path: Any) -> None:
 
 @quiet  # the draws are few
 @pytest.mark.parametrize(("alone", "strength"), [(PCPCA(1), "gamma"), (CPCA(1), "alpha")])
-def test_without_a_background_it_is_the_posterior_at_strength_zero(
+def test_without_a_background_the_posterior_is_that_at_strength_zero(
     alone: Any, strength: str
 ) -> None:
     X, Y = np.random.default_rng(0).normal(size=(2, 40, 3)) * [3, 1, 1]
@@ -359,7 +359,9 @@ def test_features_keep_their_names() -> None:
     assert summary["mean"].idxmax() == "components[0, b]"
 
 
-def test_without_nutpie_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nutpie_the_error_names_the_extra_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "nutpie.compiled_pyfunc", None)
     x, y = moments(np.array([4.0, 2.0, 0.6]))
     with pytest.raises(ImportError, match=r"pip install '\.\[posterior\]'"):

@@ -20,7 +20,9 @@ from tests.core.planned import moments_in, rotation, symmetric
 
 @pytest.mark.parametrize("size", [1, 2, 7, 320, 321, 400])
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.95, 1.0])
-def test_every_size_and_number(size: int, share: float) -> None:
+def test_eigenpairs_are_exact_for_every_size_and_number_of_components(
+    size: int, share: float
+) -> None:
     k = max(1, round(share * size))
     rng = np.random.default_rng(size)
     x, y = rng.normal(size=(2, 2 * size + 9, size)) * np.linspace(3, 1, size)
@@ -34,7 +36,7 @@ def test_every_size_and_number(size: int, share: float) -> None:
     assert subspace_error(found.components_, exact.components_) < 1e-7
 
 
-def test_a_restarted_search_goes_on() -> None:
+def test_a_search_converges_after_restarts() -> None:
     """Use a problem for which the search fills its basis of 240 columns several times."""
     values = np.concatenate([[5.0, 4.99, 4.98], np.linspace(4.9, 0.0, 897)])
     matrix = symmetric(values)
@@ -57,7 +59,7 @@ def test_ties_are_not_accepted() -> None:
     assert search_components(multiply, [np.ones(1000)], 2, 600).pairs is None
 
 
-def test_an_exact_pair_is_not_accepted_before_the_next_has_settled() -> None:
+def test_an_exact_eigenpair_is_not_accepted_before_the_next_one_has_converged() -> None:
     """Start with the second eigenvector and a very small part of the first one.
 
     The search notices the first eigenvector only after some steps.
@@ -76,7 +78,7 @@ def test_an_exact_pair_is_not_accepted_before_the_next_has_settled() -> None:
 
 
 @pytest.mark.parametrize("method", [CPCAStar(2), CPCAStar(2, beta=0.5), PCPCA(2)], ids=str)
-def test_methods_that_need_matrices_make_them(method: Any) -> None:
+def test_methods_that_need_covariance_matrices_compute_them_from_products(method: Any) -> None:
     rng = np.random.default_rng(0)
     for d in (12, 1700):
         x, y = rng.normal(size=(60, d)), rng.normal(size=(50, d))
@@ -111,7 +113,7 @@ def long_indices(rows: Any) -> Any:
 @pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_matrix, long_indices])
-def test_products_of_rows_are_those_of_the_covariance(
+def test_products_with_the_rows_agree_with_products_with_the_covariance(
     convert: Any, dtype: Any, offset: float
 ) -> None:
     """Use means far from zero as well, and rows that are in both datasets."""

@@ -65,7 +65,7 @@ def assert_moments(found: Any, rows: Any, weights: Any = None, rtol: float = 1e-
 
 
 @given(matrices(), st.data())
-def test_moments_of_rows_in_any_parts_are_those_of_all(rows: Any, data: Any) -> None:
+def test_merged_moments_of_any_parts_are_the_moments_of_all_rows(rows: Any, data: Any) -> None:
     cuts = data.draw(st.lists(st.integers(1, len(rows) - 1), max_size=4, unique=True))
     parts = np.split(rows, sorted(cuts))
     kinds = cycle([sp.csc_matrix, np.asarray, sp.csr_array])
@@ -79,7 +79,7 @@ def test_moments_of_rows_in_any_parts_are_those_of_all(rows: Any, data: Any) -> 
 
 
 @given(matrices(), st.data())
-def test_a_weight_is_a_number_of_rows(rows: Any, data: Any) -> None:
+def test_a_whole_weight_counts_as_that_number_of_rows(rows: Any, data: Any) -> None:
     """Compare weights with repeated rows, for weights of zero and groups of any total weight.
 
     The moments of two selections of the rows are merged to the moments of all rows.
@@ -107,7 +107,9 @@ def test_a_weight_is_a_number_of_rows(rows: Any, data: Any) -> None:
 
 
 @given(edges(64), edges(8, 2), SEEDS, st.booleans())
-def test_pairs_at_the_edges_of_blocks(n: int, d: int, seed: int, is_sparse: bool) -> None:
+def test_pair_moments_are_exact_at_the_edges_of_blocks(
+    n: int, d: int, seed: int, is_sparse: bool
+) -> None:
     first, second = (whole_numbers(seed + i, n, d, 0.3) for i in range(2))
     kind = sp.csr_matrix if is_sparse else np.asarray
     found = PairMoments.from_data(kind(first), kind(second))
@@ -132,7 +134,7 @@ def test_pairs_at_the_edges_of_blocks(n: int, d: int, seed: int, is_sparse: bool
 @pytest.mark.parametrize("thin", [63, 64, 65, 128, 129])
 @settings(max_examples=3)
 @given(st.integers(0, 2), st.integers(-1, 1), st.booleans(), SEEDS)
-def test_compiled_sparse_covariance_at_the_edges_of_blocks(
+def test_the_compiled_sparse_covariance_is_exact_at_the_edges_of_blocks(
     thin: int, full: int, more: int, weighted: bool, seed: int
 ) -> None:
     """Use sizes near the edges of blocks: multiples of 64 sparse columns and of 2,048 rows."""
@@ -145,7 +147,7 @@ def test_compiled_sparse_covariance_at_the_edges_of_blocks(
 
 
 @given(edges(4096, 2), SEEDS)
-def test_single_precision_at_the_edges_of_blocks(n: int, seed: int) -> None:
+def test_single_precision_is_accurate_at_the_edges_of_blocks(n: int, seed: int) -> None:
     rows = whole_numbers(seed, n, 5)
     assert_moments(SecondMoments.from_data(rows, precision="single"), rows, rtol=1e-5)
 
@@ -165,7 +167,9 @@ def test_blocks_of_any_size_hold_the_rows(width: int, n: int, d: int, data: Any)
 
 
 @given(st.integers(2, 70), st.sampled_from([3, 16, 31, 32, 33, 64, 65]), st.floats(0, 5), SEEDS)
-def test_the_leading_contrasts_are_those_of_lapack(n: int, d: int, alpha: float, seed: int) -> None:
+def test_the_leading_eigenvalues_of_the_contrast_agree_with_lapack(
+    n: int, d: int, alpha: float, seed: int
+) -> None:
     """Compare with LAPACK for many shapes; the shape decides the form of the moments."""
     X, Y = whole_numbers(seed, n, d), whole_numbers(seed + 1, n + 3, d)
     contrast = covariance(X) - alpha * covariance(Y)

@@ -34,7 +34,7 @@ def two_sets(n: int = 80, n_features: int = 6) -> tuple[Any, Any]:
 
 @quiet
 @pytest.mark.parametrize("estimator", [CPCA(2), CPCA(1, alpha=2.0), CPCAStar(2), PCPCA(2)])
-def test_report_says_what_its_parts_say(estimator: Any) -> None:
+def test_the_report_agrees_with_the_functions_that_compute_its_parts(estimator: Any) -> None:
     X, Y = two_sets()
     report = contrast_report(estimator, X, background=Y, **FEW)
     fitted = type(estimator)(**estimator.get_params()).fit(X, background=Y)
@@ -77,7 +77,7 @@ def test_report_says_what_its_parts_say(estimator: Any) -> None:
     assert re.sub("<[^>]*>", "", html).count("significant at 5%") == 1
 
 
-def test_features_are_those_of_largest_loading_with_their_bands() -> None:
+def test_the_report_lists_the_features_of_largest_loading_with_intervals() -> None:
     pandas = pytest.importorskip("pandas")
     X, Y = (pandas.DataFrame(rows, columns=list("abcdef")) for rows in two_sets())
     report = contrast_report(CPCA(1), X, background=Y, **FEW)
@@ -93,7 +93,7 @@ def test_features_are_those_of_largest_loading_with_their_bands() -> None:
         report.features(0)
 
 
-def test_groups_are_reported_and_weigh_in() -> None:
+def test_units_are_reported_and_change_the_test() -> None:
     X, Y = two_sets(n=90)
     units, others = np.arange(90) // 10, 100 + np.arange(80) // 10
     report = contrast_report(CPCA(1), X, background=Y, units=units, background_units=others, **FEW)
@@ -101,7 +101,7 @@ def test_groups_are_reported_and_weigh_in() -> None:
     assert "no p-value can be below 0.025" in report.statements()["anything to find"]
 
 
-def test_sparse_rows_several_backgrounds_and_lists() -> None:
+def test_sparse_rows_several_backgrounds_and_lists_are_accepted() -> None:
     X, Y = two_sets()
     dense = contrast_report(CPCA(1), X, background=Y, **FEW)
     for x, y in ((sp.csr_array(X), sp.csr_array(Y)), (X.tolist(), Y.tolist())):
@@ -125,7 +125,7 @@ def test_invalid_reports_are_refused() -> None:
 # The following test checks the intervals of `bootstrap_stability`.
 
 
-def test_wide_data_have_the_bands_of_all_features() -> None:
+def test_intervals_are_computed_for_all_features_of_wide_data() -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(14, 1700)), rng.normal(size=(12, 1700))
     X[:, 3] *= 60

@@ -53,7 +53,7 @@ def product(rows: Any, matrix: Any) -> Any:
     return rows @ matrix
 
 
-def test_every_way_of_reading_gives_what_was_selected(selected: Any) -> None:
+def test_every_way_of_reading_gives_the_selected_values(selected: Any) -> None:
     rows, expected = selected
     assert rows.shape == expected.shape
     np.testing.assert_array_equal(dense(rows.load()), expected)
@@ -90,7 +90,7 @@ def test_columns_are_read_in_blocks(selected: Any) -> None:
             assert starts == [*range(0, rows.shape[1], 3)]
 
 
-def test_a_map_stays_where_the_data_are(selected: Any) -> None:
+def test_mapped_rows_have_the_right_values_in_every_container(selected: Any) -> None:
     rows, expected = selected
     matrix = np.random.default_rng(1).normal(size=(rows.shape[1], 2))
     found = rows.map(partial(product, matrix=matrix), 2)
@@ -103,7 +103,7 @@ def test_a_map_stays_where_the_data_are(selected: Any) -> None:
     np.testing.assert_allclose(found, expected @ matrix, atol=1e-6)
 
 
-def test_selections_of_selections(values: Any, data: Any) -> None:
+def test_selections_of_selections_give_the_right_values(values: Any, data: Any) -> None:
     rows = rows_of(data).columns(np.arange(D) != 3).take(np.arange(N) > 20)
     some = rows.take(np.arange(N - 21) % 3 == 0).columns([4, 5, 6]).take(slice(5, 40))
     expected = values[21:][::3][5:40][:, [5, 6, 7]]
@@ -135,7 +135,7 @@ def test_several_selections_are_read_in_one_pass(values: Any, data: Any) -> None
         np.testing.assert_array_equal(np.sort(rows, axis=0), np.sort(expected, axis=0))
 
 
-def test_nothing_is_copied_where_nothing_is_left_out(values: Any, tmp_path: Path) -> None:
+def test_data_are_not_copied_if_everything_is_selected(values: Any, tmp_path: Path) -> None:
     for data in (values, np.asfortranarray(values)):
         rows = rows_of(data)
         assert all(np.shares_memory(block, data) for block in rows.blocks())
@@ -148,7 +148,7 @@ def test_nothing_is_copied_where_nothing_is_left_out(values: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("list", "rows")])
-def test_only_what_is_selected_must_be_finite(values: Any, tmp_path: Path, kind: str) -> None:
+def test_only_the_selected_values_must_be_finite(values: Any, tmp_path: Path, kind: str) -> None:
     bad = values.copy()
     bad[100, 3] = np.nan
     bad[7, 5] = np.inf
@@ -208,7 +208,7 @@ def _gpu_array(module: str, name: str) -> Any:
         (lambda v: _gpu_array("cupyx.scipy.sparse", "csr"), TypeError, r"csr, on a GPU; .*torch"),
     ],
 )
-def test_stored_data_that_are_no_table_and_arrays_on_a_gpu_are_refused(
+def test_stored_data_that_are_not_a_table_and_gpu_arrays_are_refused(
     values: Any, make: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -223,7 +223,7 @@ def test_too_few_rows_and_names_are_refused(values: Any) -> None:
         rows_of(values, names="ab")
 
 
-def test_chunks_of_unknown_size(values: Any) -> None:
+def test_dask_arrays_with_chunks_of_unknown_size_are_read(values: Any) -> None:
     array = KINDS["dask"](values, Path())
     rows = rows_of(array[array[:, 0] > 0])
     assert np.isnan(rows.shape[0])

@@ -22,7 +22,7 @@ from tests.core.samples import SD, quiet, rows
 
 @quiet
 @pytest.mark.parametrize("function", [permutation_test, bootstrap_stability])
-def test_more_features_than_rows(function: Any) -> None:
+def test_data_with_more_features_than_rows_are_tested(function: Any) -> None:
     rng = np.random.default_rng(9)
     X, Y = rows(30, rng, spike=2.0), rows(25, rng)
     wide = np.linalg.qr(rng.normal(size=(200, len(SD))))[0].T
@@ -110,7 +110,9 @@ def test_small_problems_are_solved_on_one_blas_thread() -> None:
 
 
 @quiet
-def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_and_can_be_replaced_by_a_function(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(16)
     X, Y = rows(20, rng), rows(16, rng)
     seen = []

@@ -25,7 +25,7 @@ def spectrum(*leading: float) -> Any:
 
 @pytest.mark.parametrize("k", [1, 2, 4])
 @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
-def test_it_agrees_with_lapack(k: int, scale: float) -> None:
+def test_the_solver_of_one_contrast_agrees_with_lapack(k: int, scale: float) -> None:
     x = scale * symmetric(spectrum(9.0, 8.0, 7.5, 7.0, 3.0))
     y = scale * symmetric(np.linspace(0.5, 0, D), 1)
     pairs = _proved.proved_eigenpairs(x - 0.5 * y, k, BUDGET)
@@ -65,7 +65,7 @@ def test_multiple_and_decoupled_eigenvalues_are_found() -> None:
     assert _proved.proved_eigenpairs(matrix, 3, BUDGET, start) is None
 
 
-def test_no_gap_gives_up_early() -> None:
+def test_the_solver_gives_up_early_if_there_is_no_eigenvalue_gap() -> None:
     noise = np.random.default_rng(0).normal(size=(2000, 1000))
 
     class Counted(np.ndarray):  # type: ignore[type-arg]
@@ -79,7 +79,7 @@ def test_no_gap_gives_up_early() -> None:
     assert 20 <= Counted.products <= 110
 
 
-def test_each_residual_counts_over_its_own_distance() -> None:
+def test_the_sine_bound_divides_each_residual_by_its_own_distance() -> None:
     """Check that the bound of the sine holds for a perturbed subspace.
 
     It must also be at most the norm of all residuals divided by the gap.
@@ -99,7 +99,7 @@ def test_each_residual_counts_over_its_own_distance() -> None:
 
 
 @pytest.mark.parametrize("angle", [1e-10, 1e-7, 1e-3])
-def test_only_what_is_near_the_eigenvectors_is_proved(angle: float) -> None:
+def test_only_vectors_near_the_eigenvectors_are_proved(angle: float) -> None:
     """Use vectors at small angles to the eigenvectors.
 
     A bound of the next eigenvalue does not suffice for a proof; the residuals must be small too.

@@ -58,7 +58,7 @@ def use_numba(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix, sp.csc_matrix])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
-def test_moments_are_those_of_dense_rows(kind: Any, dtype: Any) -> None:
+def test_moments_of_sparse_rows_agree_with_dense_rows(kind: Any, dtype: Any) -> None:
     rows = kind(counts().astype(dtype))
     assert 0 < _sparse_within.filled_columns(rows.tocsr()).sum() < 400
     moments = SecondMoments.from_data(blocked(rows))
@@ -81,7 +81,7 @@ def test_numba_is_not_started_for_little_data(
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 @pytest.mark.parametrize("labels", ["neither", "weights", "groups", "both"])
-def test_machine_code_sums_up_the_same(
+def test_compiled_code_computes_the_same_sums(
     labels: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Use several blocks with an empty group, an empty row, unsorted entries and large means."""
@@ -116,7 +116,7 @@ def test_machine_code_sums_up_the_same(
         assert_close(np.triu(within) + np.triu(within, 1).T, wanted, rtol=1e-10)
 
 
-def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparse_rows_are_never_made_dense_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = watch_toarray(monkeypatch)
     rows = sp.random(3000, 20, density=0.1, format="csr", random_state=0)
     SecondMoments.from_data(rows_of(rows, elements=256 * 20))
@@ -130,7 +130,7 @@ def test_sparse_rows_are_never_dense_as_a_whole(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("full", [0.02, 0.4])
-def test_wide_sparse_moments_are_those_of_dense_rows(full: float) -> None:
+def test_moments_of_wide_sparse_rows_agree_with_dense_rows(full: float) -> None:
     """Compare eigenvalues, with and without features that are treated as dense."""
     rng = np.random.default_rng(2)
     rows = [

@@ -28,7 +28,7 @@ def positive_root(X: Any, Y: Any, alpha: float) -> tuple[Any, Any]:
     return values[positive][::-1], vectors[:, positive][:, ::-1].T
 
 
-def test_a_cross_validated_penalty_keeps_them_and_few_others() -> None:
+def test_a_cross_validated_penalty_keeps_the_true_features_and_few_others() -> None:
     data = make_sparse_groups(random_state=1)
     given: dict[str, Any] = {"background": data.background}
     choice = cross_validated_penalty(
@@ -44,7 +44,7 @@ def test_a_cross_validated_penalty_keeps_them_and_few_others() -> None:
 
 @pytest.mark.parametrize("ridge", [1e-3, 1.0])
 @pytest.mark.parametrize("penalty", [0.1, 0.3])
-def test_every_component_is_the_elastic_net_of_its_target(ridge: float, penalty: float) -> None:
+def test_every_component_is_an_elastic_net_solution(ridge: float, penalty: float) -> None:
     """Repeat the alternation with scikit-learn from the same start; the ridge is extra rows."""
     X, Y = planted()
     values, vectors = positive_root(X, Y, 0.5)
@@ -71,7 +71,7 @@ def test_every_component_is_the_elastic_net_of_its_target(ridge: float, penalty:
 
 
 @pytest.mark.parametrize("copies", [False, True])
-def test_a_count_is_met_as_least_angle_regression_meets_it(copies: bool) -> None:
+def test_selecting_a_number_of_features_agrees_with_least_angle_regression(copies: bool) -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         root = rng.normal(size=(6, 15))
@@ -94,7 +94,7 @@ def test_a_count_is_met_as_least_angle_regression_meets_it(copies: bool) -> None
                 np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
-def test_without_a_penalty_these_are_the_components_of_cpca() -> None:
+def test_without_a_penalty_the_components_are_those_of_cpca() -> None:
     X, Y = planted()
     dense = CPCA(3, alpha=0.5).fit(X, background=Y).components_
     for sparsity in ({"penalty": 0.0}, {"n_features_to_select": 12}):
@@ -119,7 +119,7 @@ def test_the_path_goes_from_dense_to_one_feature() -> None:
 
 
 @pytest.mark.parametrize("sparsity", [{"penalty": 0.4}, {"n_features_to_select": 20}])
-def test_wide_data_in_the_span_of_the_rows(sparsity: Any) -> None:
+def test_wide_data_are_solved_in_the_span_of_the_rows(sparsity: Any) -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(60, 1700)), rng.normal(size=(50, 1700))
     X[:, :20] += 1.2 * rng.normal(size=(60, 1))
@@ -134,7 +134,7 @@ def test_wide_data_in_the_span_of_the_rows(sparsity: Any) -> None:
     np.testing.assert_allclose(wide.transform(Y).var(axis=0), wide.background_variance_)
 
 
-def test_the_contrast_of_a_fold_is_that_of_orthonormal_components_in_its_rows() -> None:
+def test_the_contrast_of_a_fold_is_that_of_orthonormal_components() -> None:
     X, Y = planted()
     choice = cross_validated_penalty(
         SparseCPCA(2), X, background=Y, penalties=[0.2, 0.5], n_folds=3, random_state=0
@@ -152,7 +152,7 @@ def test_the_contrast_of_a_fold_is_that_of_orthonormal_components_in_its_rows() 
         np.testing.assert_allclose(choice.contrasts[fold, penalty], x - alpha * y, rtol=1e-6)
 
 
-def test_of_equal_penalties_the_sparsest_is_chosen_and_donors_of_both_sets_share_a_fold() -> None:
+def test_ties_choose_the_sparsest_penalty_and_shared_donors_stay_in_one_fold() -> None:
     X, Y = planted()
     one_feature = X[:, :1], Y[:, :1]
     estimator = SparseCPCA(1, alpha=0.1)

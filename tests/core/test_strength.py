@@ -41,7 +41,7 @@ def assert_same(found: Any, expected: Any) -> None:
             np.testing.assert_allclose(getattr(found, name), value, atol=SAME * scale)
 
 
-def test_at_is_a_fit_at_that_strength(case: StrengthCase) -> None:
+def test_at_gives_the_fit_at_that_strength(case: StrengthCase) -> None:
     fitted = fit(case)
     before = vars(fitted).copy()
     for strength in (*case.strengths, "auto"):
@@ -57,7 +57,7 @@ def test_at_is_a_fit_at_that_strength(case: StrengthCase) -> None:
     assert not hasattr(case.make(), "strength_")
 
 
-def test_a_path_is_a_list_of_fits_ascending_and_different(case: StrengthCase) -> None:
+def test_a_path_is_a_list_of_fits_with_distinct_ascending_strengths(case: StrengthCase) -> None:
     fitted = fit(case)
     shuffled = [case.strengths[i] for i in (2, 0, 3, 1, 0, 2)]
     path = fitted.path(shuffled)
@@ -69,7 +69,7 @@ def test_a_path_is_a_list_of_fits_ascending_and_different(case: StrengthCase) ->
     assert_same(fitted.path(shuffled[:1])[0], fit(case, shuffled[0]))
 
 
-def test_a_path_takes_what_the_parameter_takes(case: StrengthCase) -> None:
+def test_a_path_accepts_every_value_of_the_strength_parameter(case: StrengthCase) -> None:
     fitted = fit(case)
     path = fitted.path([case.strengths[-1], "auto"])
     assert_same(next(one for one in path if getattr(one, case.parameter) == "auto"), fitted)
@@ -93,7 +93,9 @@ def test_the_default_path_covers_the_range(case: StrengthCase) -> None:
         assert_same(one, fitted.at(one.strength_))
 
 
-def test_moments_names_and_k_are_those_of_the_fit(case: StrengthCase) -> None:
+def test_fits_at_other_strengths_keep_moments_names_and_number_of_components(
+    case: StrengthCase,
+) -> None:
     X, Y = (pd.DataFrame(rows, columns=list("abcdefghijkl")) for rows in planted())
     fitted = case.make(3, **{case.parameter: case.strengths[2]}).fit(X, background=Y)
     fitted.set_params(n_components=5)
@@ -114,7 +116,7 @@ def test_only_a_single_strength_warns_of_negative_contrast() -> None:
         fitted.at(50.0)
 
 
-def test_the_online_method_tells_its_strength_and_keeps_no_moments_for_others() -> None:
+def test_the_online_method_has_a_strength_but_no_moments_for_other_strengths() -> None:
     X, Y = planted()
     online = OnlineCPCAStar(beta=0.25, learning_rate=1e-4, n_passes=1).fit(X, background=Y)
     assert online.set_params(beta=0.5).strength_ == online.beta_ == 0.25

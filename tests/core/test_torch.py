@@ -50,7 +50,7 @@ LAYOUTS: list[Callable[[Any], Any]] = [
 
 @on_each_device
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int32", "bool"])
-def test_moments_of_a_tensor_are_those_of_the_array(pair: Any, device: str, dtype: str) -> None:
+def test_moments_of_a_tensor_agree_with_the_array(pair: Any, device: str, dtype: str) -> None:
     rows = (torch.as_tensor(pair[0]) * 4).to(getattr(torch, dtype))
     expected = SecondMoments.from_data(rows.to(torch.float64).numpy())
     assert expected.covariance.dtype == np.float64
@@ -64,7 +64,7 @@ def test_moments_of_a_tensor_are_those_of_the_array(pair: Any, device: str, dtyp
 
 @on_each_device
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16, np.int64])
-def test_moments_of_host_rows_on_a_device(pair: Any, device: str, dtype: Any) -> None:
+def test_moments_of_host_rows_are_computed_on_a_device(pair: Any, device: str, dtype: Any) -> None:
     """Use chunks that are smaller or larger than a block, read-only, strided or sparse."""
     rows = pair[0].astype(dtype)
     expected = SecondMoments.from_data(rows)
@@ -121,7 +121,7 @@ def test_estimators_agree_with_arrays(
     )
 
 
-def test_densities_labels_and_gradients(pair: Any) -> None:
+def test_tensors_give_densities_labels_and_gradients(pair: Any) -> None:
     X, Y = (torch.as_tensor(rows) for rows in pair)
     model = PCPCA(2).fit(pair[0], background=pair[1])
     np.testing.assert_allclose(model.score_samples(X), model.score_samples(pair[0]), rtol=1e-12)
@@ -137,7 +137,9 @@ def test_densities_labels_and_gradients(pair: Any) -> None:
 
 @on_each_device
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
-def test_designs_of_tensors_are_those_of_arrays(pair: Any, device: str, dtype: str) -> None:
+def test_groups_and_weights_of_tensors_agree_with_arrays(
+    pair: Any, device: str, dtype: str
+) -> None:
     X, Y = (rows.astype(dtype) for rows in pair)
     rng = np.random.default_rng(0)
     design: dict[str, Any] = {
@@ -205,7 +207,7 @@ def test_tensors_that_do_not_fit_are_refused(
         (3.5, "device=3.5 is"),
     ],
 )
-def test_a_device_that_is_not_there(device: Any, message: str) -> None:
+def test_a_device_that_is_not_available_is_refused(device: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SecondMoments.from_data(np.ones((3, 2)), device=device)
     rows = pytest.importorskip("dask.array").ones((3, 2))
@@ -229,7 +231,7 @@ def test_without_torch_a_device_is_refused_and_arrays_never_load_it() -> None:
 
 
 @needs_cuda
-def test_a_stream_of_many_blocks_through_cuda() -> None:
+def test_many_blocks_are_streamed_through_cuda() -> None:
     """Use more blocks than there are buffers, so that each buffer is reused."""
     rows = np.random.default_rng(0).normal(size=(40_500, 300)).astype(np.float32)
     expected = SecondMoments.from_data(rows)

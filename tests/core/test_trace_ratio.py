@@ -68,7 +68,9 @@ KINDS = ["noise", "genes", "falling", "clusters", "flat"]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_it_is_as_exact_as_newtons_iteration(kind: str, k: int, scale: float) -> None:
+def test_the_automatic_contrast_is_as_exact_as_newtons_iteration(
+    kind: str, k: int, scale: float
+) -> None:
     x, y = covariances(kind)
     ridge = 0.25 * np.trace(y) / D
     alpha, vectors = exact(x, y, k, ridge)
@@ -128,7 +130,7 @@ def test_the_search_and_the_exact_steps_agree(form: Any, k: int, scale: float) -
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_direction_apart_from_the_features_that_lead_is_found(seed: int) -> None:
+def test_a_leading_direction_of_features_with_small_variances_is_found(seed: int) -> None:
     # Features 50 to 99 have small variances, but their sum is the leading direction, because they
     # are correlated. All other features are independent of them.
     x, y = np.diag(np.linspace(5.0, 1.0, D)), np.eye(D)
@@ -143,7 +145,7 @@ def test_a_direction_apart_from_the_features_that_lead_is_found(seed: int) -> No
     assert found.alpha == pytest.approx((5.05 + 5.0) / (2 + 2 * 0.25), rel=1e-10)
 
 
-def test_rounding_along_a_clear_direction_does_not_hold_up_those_that_nearly_tie() -> None:
+def test_rounding_errors_of_a_clear_direction_do_not_delay_nearly_tied_ones() -> None:
     # The spectrum is like that of data with cell types: one eigenvalue is far above the next two,
     # which are close together. `sums` simulates the rounding error of sums over many rows.
     rng = np.random.default_rng(0)

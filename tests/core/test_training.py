@@ -49,7 +49,7 @@ def weights(task: Regression) -> Any:
     return task.module.weight.detach().cpu().numpy()[0]
 
 
-def test_it_finds_the_minimum_and_ends_when_the_held_out_loss_no_longer_falls() -> None:
+def test_training_finds_the_minimum_and_ends_if_the_held_out_loss_stops_falling() -> None:
     task = Regression()
     history = task.fit()
     expected = np.linalg.lstsq(task.x[:300], task.y[:300])[0]
@@ -59,7 +59,7 @@ def test_it_finds_the_minimum_and_ends_when_the_held_out_loss_no_longer_falls() 
     assert not task.module.training
 
 
-def test_the_weights_kept_are_those_of_the_best_epoch() -> None:
+def test_the_weights_of_the_best_epoch_are_kept() -> None:
     task, seen = Regression(noise=2.0), []
     inner = task.held_out
 
@@ -76,7 +76,7 @@ def test_the_weights_kept_are_those_of_the_best_epoch() -> None:
     assert history.held_out[history.best - 1] == pytest.approx(np.mean(left**2), rel=0.01)
 
 
-def test_without_anything_held_out_the_last_weights_are_kept() -> None:
+def test_without_held_out_rows_the_last_weights_are_kept() -> None:
     task = Regression()
     bars: list[Any] = []
 
@@ -90,7 +90,7 @@ def test_without_anything_held_out_the_last_weights_are_kept() -> None:
     assert np.isnan(history.held_out).all()
 
 
-def test_going_on_after_it_settled_waits_anew() -> None:
+def test_continued_training_resets_the_patience_of_early_stopping() -> None:
     task = Regression(noise=2.0)
     first = task.fit(learning_rate=0.1)
     again = task.fit(learning_rate=0.1, before=first)

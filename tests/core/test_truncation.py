@@ -69,7 +69,7 @@ def test_noise_level_and_rank_are_found_beside_spikes(d: int, n_spikes: int) -> 
     assert bulk.variance == pytest.approx(9.0, rel=0.03)
 
 
-def test_pure_noise_rarely_stands_out() -> None:
+def test_pure_noise_rarely_exceeds_the_edge() -> None:
     """Check the edge, which is the 99% point of the largest noise eigenvalue.
 
     In 60 samples, 0.6 are expected to exceed it.
@@ -79,7 +79,7 @@ def test_pure_noise_rarely_stands_out() -> None:
     assert max(found) <= 1
 
 
-def test_neither_units_nor_strong_spikes_nor_collinear_features_move_the_noise_level() -> None:
+def test_units_strong_spikes_and_collinear_features_do_not_change_the_noise_level() -> None:
     """Use other units, strong spikes, and 40 features that are repeated three times.
 
     The repeated noise has 40 dimensions and three times the variance.
@@ -96,7 +96,7 @@ def test_neither_units_nor_strong_spikes_nor_collinear_features_move_the_noise_l
     assert bulk.variance == pytest.approx(3 * bulk_of(once).variance)
 
 
-def test_small_and_odd_spectra_have_an_answer() -> None:
+def test_small_and_unusual_spectra_have_a_positive_noise_level() -> None:
     for values in ([2.0], [3.0, 0.0], [5.0, 1.0], [1.0, 1.0, 1.0], [9.0, 1e-9, 1e-9]):
         for n in (1.5, 2.0, 3.0, 100.0):
             bulk = noise_bulk(np.array(values), len(values), n)
@@ -106,7 +106,7 @@ def test_small_and_odd_spectra_have_an_answer() -> None:
         noise_bulk(np.zeros(3), 3, 10)
 
 
-def test_each_truncation_keeps_what_it_says() -> None:
+def test_each_truncation_keeps_the_requested_number_or_share() -> None:
     moments = sample(400, 30, [80.0, 40.0, 10.0])
     values = np.linalg.eigvalsh(moments.covariance)[::-1]
     held = np.cumsum(values) / values.sum()
@@ -141,7 +141,7 @@ def test_impossible_truncations_are_refused() -> None:
     assert len(truncated_eigenpairs(few, 1.0, 2, 10, PLAN).values) == 9
 
 
-def test_the_expected_error_is_the_papers() -> None:
+def test_the_expected_error_agrees_with_the_paper() -> None:
     """Check the values in METHODS: n = 500, and the weakest spike is 10."""
     for ratio, error in [(0.1, 0.104), (0.5, 0.229), (1.1, 0.330), (1.8, 0.410)]:
         value = expected_subspace_error(
@@ -176,7 +176,7 @@ def test_a_signal_must_beat_both_the_noise_and_chance() -> None:
     np.testing.assert_array_equal(found, [True, False])
 
 
-def test_kishs_number() -> None:
+def test_the_effective_number_of_rows_is_that_of_kish() -> None:
     assert effective_n_pairs(np.arange(20), np.arange(20)) == 20
     # If all rows are repeated equally often, the number of distinct rows is returned.
     assert effective_n_pairs(np.repeat(np.arange(5), 4)) == 5
@@ -186,7 +186,7 @@ def test_kishs_number() -> None:
     assert 1 < effective_n_pairs([0, 0, 0, 0, 0, 0, 0, 1]) < 2
 
 
-def test_the_noise_level_of_a_few_rows_is_not_off_by_the_mean_that_they_lost() -> None:
+def test_the_noise_level_of_few_rows_is_corrected_for_the_estimated_mean() -> None:
     levels = [bulk_of(sample(12, 100, seed=seed)).variance for seed in range(100)]
     # Without the correction, the level would be 1/12 = 0.08 too low.
     assert np.mean(levels) == pytest.approx(1, abs=0.03)

@@ -52,7 +52,7 @@ def assert_same(first: Any, second: Any) -> None:
 
 @EACH
 @pytest.mark.parametrize("d", [8, 150])
-def test_equal_weights_of_any_size_change_nothing(call: Any, d: int) -> None:
+def test_equal_weights_of_any_size_do_not_change_the_result(call: Any, d: int) -> None:
     X, Y = planted(d=d)
     weights = {"sample_weight": np.full(60, 7.0), "background_weight": np.full(50, 1e-3)}
     assert_same(call(X, Y), call(X, Y, **weights))
@@ -60,7 +60,7 @@ def test_equal_weights_of_any_size_change_nothing(call: Any, d: int) -> None:
 
 @EACH
 @pytest.mark.parametrize("d", [8, 150])
-def test_rows_without_weight_are_not_there(call: Any, d: int) -> None:
+def test_rows_with_weight_zero_do_not_change_the_result(call: Any, d: int) -> None:
     X, Y = planted(d=d)
     weights_x, weights_y = np.ones(60), np.ones(50)
     weights_x[::7], weights_y[3] = 0, 0
@@ -68,7 +68,7 @@ def test_rows_without_weight_are_not_there(call: Any, d: int) -> None:
     assert_same(found, call(X[weights_x > 0], Y[weights_y > 0]))
 
 
-def test_the_data_are_fitted_with_their_weights_and_mix() -> None:
+def test_the_original_data_are_fitted_with_weights_and_background_mix() -> None:
     X, Y = planted()
     rng = np.random.default_rng(3)
     design: dict[str, Any] = {
@@ -124,7 +124,7 @@ def test_invalid_weights_are_refused(call: Any) -> None:
 
 
 @EACH
-def test_groups_without_weight_are_not_there(call: Any) -> None:
+def test_units_with_weight_zero_do_not_change_the_result(call: Any) -> None:
     X, Y = planted()
     units, others = np.arange(60) // 6, 100 + np.arange(50) // 5
     weights = (units != 3).astype(float)

@@ -122,7 +122,7 @@ def test_every_contrast_is_available(alpha: Any) -> None:
     assert subspace_error(wide.components_, dense.components_) < 1e-8
 
 
-def test_the_path_agrees() -> None:
+def test_the_path_in_the_span_agrees_with_single_fits() -> None:
     x, y = wide_data()
     wide = contrast_path(x, background=y, alphas=[*ALPHAS, np.inf])
     dense = contrast_path(moments()[0], background=moments()[1], alphas=[*ALPHAS, np.inf])
@@ -134,7 +134,7 @@ def test_the_path_agrees() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_the_other_methods_agree(sparse: bool) -> None:
+def test_other_methods_in_the_span_agree_with_feature_space(sparse: bool) -> None:
     x, y = sparse_data() if sparse else wide_data()
     reference = SecondMoments.from_data(x), SecondMoments.from_data(y)
     for method in (PCPCA(), PCPCA(gamma=0.2), CPCAStar(), CPCAStar(beta=0.3)):
@@ -174,7 +174,7 @@ def test_directions_without_variance_come_after_negative_ones() -> None:
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("k", [30, 58, 59, 90])
-def test_more_components_than_rows(k: int, sparse: bool) -> None:
+def test_more_components_than_rows_can_be_requested(k: int, sparse: bool) -> None:
     x, y = sparse_data() if sparse else wide_data()
     wide = CPCA(k, alpha=0.5, solver="gram").fit(x, background=y)
     dense = CPCA(k, alpha=0.5, solver="eigh").fit(x, background=y)
@@ -188,7 +188,7 @@ def test_more_components_than_rows(k: int, sparse: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["duplicates", "every row twice", "constant background"])
-def test_degenerate_rows(kind: str) -> None:
+def test_degenerate_rows_give_the_result_of_the_covariance(kind: str) -> None:
     """Use duplicate rows, rows in both datasets, constant features and a constant dataset."""
     x, y = wide_data()
     match kind:
@@ -207,7 +207,7 @@ def test_degenerate_rows(kind: str) -> None:
     assert wide.foreground_moments_.variances[constant].max(initial=0) == 0
 
 
-def test_nearly_dependent_rows_cost_the_components_nothing() -> None:
+def test_nearly_dependent_rows_do_not_make_components_less_precise() -> None:
     """Check that components stay orthonormal.
 
     Without a correction, the inner products in feature space would be wrong by 1e-4.
@@ -223,7 +223,7 @@ def test_nearly_dependent_rows_cost_the_components_nothing() -> None:
     np.testing.assert_allclose(lifted @ lifted.T, rows @ rows.T, rtol=0, atol=1e-10)
 
 
-def test_a_failed_iteration_falls_back() -> None:
+def test_a_failed_iteration_falls_back_to_a_matrix() -> None:
     """Use a spectrum without a clear gap after the third eigenvalue, and a small budget."""
     x, y = sparse_data()
     few = replace(LIMITS, columns_each=0, entry_columns=0.1, products=8, sparse_rows=1)
@@ -245,7 +245,7 @@ def test_a_failed_iteration_falls_back() -> None:
         CPCA(alpha=np.inf, solver="lanczos").fit(x, background=y)
 
 
-def test_a_multiple_eigenvalue_is_found_whole() -> None:
+def test_all_directions_of_a_multiple_eigenvalue_are_found() -> None:
     """Use a triple eigenvalue: a single start vector would find only one of its directions."""
     rng = np.random.default_rng(3)
     basis = np.linalg.qr(rng.normal(size=(D, 12)))[0].T
@@ -256,7 +256,7 @@ def test_a_multiple_eigenvalue_is_found_whole() -> None:
     assert subspace_error(found.components_, basis[:3]) < 1e-8
 
 
-def test_wrong_combinations_say_so() -> None:
+def test_invalid_combinations_of_solvers_and_moments_are_refused() -> None:
     x, y = wide_data()
     with pytest.raises(ValueError, match="solver='svd' is unknown"):
         CPCA(solver="svd").fit(x, background=y)  # type: ignore[arg-type]

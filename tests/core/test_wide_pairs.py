@@ -141,7 +141,7 @@ def test_it_agrees_with_the_covariance(
     np.testing.assert_allclose(aligned.mean_, exact.mean_, atol=1e-12)
 
 
-def test_low_rank_is_recognised(shape: tuple[int, int], planned: Any) -> None:
+def test_pairs_of_low_rank_are_recognised(shape: tuple[int, int], planned: Any) -> None:
     (n, d), rng = shape, np.random.default_rng(3)
     mixing = rng.normal(size=(9, d))
     X, positive = (rng.normal(size=(n, 9)) * np.geomspace(9, 1, 9) @ mixing for _ in range(2))
@@ -190,7 +190,7 @@ def test_without_a_gap_the_covariance_is_formed(truncation: Any) -> None:
         PCAPlus(60).fit(planned(X, positive))
 
 
-def test_directions_without_variance_come_after_disagreement() -> None:
+def test_directions_without_variance_come_after_negative_alignments() -> None:
     """Use opposite views, for which every alignment is negative or zero."""
     X, _ = pairs(WIDE)
     found = PCAPlus(3, exchangeable=False).fit(X, positive=-X)

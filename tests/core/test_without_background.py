@@ -36,7 +36,7 @@ def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_it_is_pca_of_the_foreground(method: Any) -> None:
+def test_without_a_background_each_method_is_pca_of_the_foreground(method: Any) -> None:
     pca = PCA(3).fit(X)
     fitted = method(3).fit(X)
     assert subspace_error(fitted.components_, pca.components_) < 1e-12
@@ -49,7 +49,7 @@ def test_it_is_pca_of_the_foreground(method: Any) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_groups_weights_moments_and_sparse_rows_are_taken(method: Any) -> None:
+def test_groups_weights_moments_and_sparse_rows_are_accepted(method: Any) -> None:
     groups = np.arange(60) % 3
     centred = X - np.array([X[groups == group].mean(axis=0) for group in groups])
     weights = np.random.default_rng(0).integers(0, 4, 60)
@@ -64,7 +64,9 @@ def test_groups_weights_moments_and_sparse_rows_are_taken(method: Any) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_methods_that_need_a_background_say_so(method: Any, tmp_path: Path) -> None:
+def test_methods_that_need_a_background_raise_an_error_that_says_so(
+    method: Any, tmp_path: Path
+) -> None:
     fitted = method(2).fit(X)
     with pytest.raises(ValueError, match=r"fitted without a background, .*fit\(X, back"):
         fitted.at(0.5)
@@ -81,7 +83,7 @@ def test_methods_that_need_a_background_say_so(method: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("method", [*METHODS, CLVM, SparseCPCA, KernelCPCA, OnlineCPCAStar])
-def test_a_background_without_its_name_is_explained(method: Any) -> None:
+def test_a_background_given_without_its_keyword_is_refused_with_advice(method: Any) -> None:
     with pytest.raises(TypeError, match=r"y is ndarray .*: fit\(X, background=\.\.\.\)"):
         method().fit(X, Y)
     if method not in METHODS:

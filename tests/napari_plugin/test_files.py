@@ -83,7 +83,7 @@ def test_other_programs_read_an_export(tmp_path):
     np.testing.assert_array_equal(da.from_zarr(str(tmp_path / "s.ome.zarr" / "0")), stack)
 
 
-def test_every_tiff_is_read_where_it_is_sliced(tmp_path):
+def test_slices_of_every_kind_of_tiff_are_read_lazily(tmp_path):
     stack = np.random.default_rng(0).integers(0, 999, (6, 5, 64, 48)).astype(np.uint16)
     kinds = {
         "plain": {"photometric": "minisblack"},
@@ -147,7 +147,7 @@ def test_an_export_that_cannot_be_written_is_refused(tmp_path):
             export(np.zeros(shape), tmp_path / name, Calibration.unknown(len(shape)))
 
 
-def test_a_saved_model_gives_the_same_and_its_slider_lives_on(tmp_path, film, by_frames):
+def test_a_loaded_model_gives_the_same_result_and_its_slider_still_works(tmp_path, film, by_frames):
     for method, solution in by_frames.items():
         path = tmp_path / f"{method}.contrast"
         assert save_model(solution, path) == (path, method != "automatic")
@@ -165,7 +165,7 @@ def test_a_saved_model_gives_the_same_and_its_slider_lives_on(tmp_path, film, by
             )
 
 
-def test_a_model_of_patches_is_for_images_of_any_size(tmp_path, fringes, by_patches):
+def test_a_model_of_patches_applies_to_images_of_any_size(tmp_path, fringes, by_patches):
     path = tmp_path / "fringes.contrast"
     save_model(by_patches, path)
     image = fringes.image[:90, :70]
@@ -176,7 +176,7 @@ def test_a_model_of_patches_is_for_images_of_any_size(tmp_path, fringes, by_patc
         load_model(path, (10, 12, 12))
 
 
-def test_a_file_that_is_no_model_is_refused(tmp_path, film, by_frames):
+def test_a_file_that_is_not_a_model_is_refused(tmp_path, film, by_frames):
     (tmp_path / "no.contrast").write_text("no")
     with pytest.raises(InputError, match="could not be read: it is not a model"):
         load_model(tmp_path / "no.contrast", (6, 5))

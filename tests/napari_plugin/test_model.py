@@ -106,7 +106,7 @@ def test_choices_that_cannot_work_are_refused_before_a_pixel_is_read(
 
 
 @pytest.mark.parametrize("method", ["automatic", "cpca"])
-def test_pixels_that_cannot_be_used_are_refused_with_their_layer_and_frame(film, fringes, method):
+def test_unusable_pixels_are_refused_with_the_names_of_layer_and_frame(film, fringes, method):
     settings = Settings(method, n_components=2)
     image = np.where(fringes.empty, 1.0, fringes.image)
     holed, flat = fringes.image.copy(), np.full((60, 6, 5), 3.0)
@@ -130,7 +130,7 @@ def test_pixels_that_cannot_be_used_are_refused_with_their_layer_and_frame(film,
 # Reading
 
 
-def test_samples_are_chosen_by_shape():
+def test_the_shapes_decide_between_frames_and_patches():
     for shape in [(500, 28, 28), (20, 5, 28, 28)]:
         for method in ("cpca", "automatic"):
             assert default_samples(shape, method, (9, 28, 28)) == Frames()
@@ -142,7 +142,7 @@ def test_samples_are_chosen_by_shape():
 
 
 @pytest.mark.parametrize("n", [4999, 5000, 5001, 10_001])
-def test_of_many_frames_evenly_spread_ones_are_drawn(n):
+def test_evenly_spaced_frames_are_plotted_if_there_are_many(n):
     stack = np.random.default_rng(0).normal(size=(n, 3, 2))
     rows = stack.reshape(n, 6)
     estimator = SimpleNamespace(mean_=rows.mean(axis=0), components_=np.eye(3, 6))
@@ -182,7 +182,7 @@ def test_large_frames_are_compared_with_a_library(absorbed):
 
 @pytest.mark.parametrize("samples", [Frames(), Patches(4, 2)])
 @pytest.mark.parametrize("settings", [Settings(), CPCA_2])
-def test_every_fit_reports_and_can_be_stopped(film, samples, settings):
+def test_every_fit_reports_its_progress_and_can_be_stopped(film, samples, settings):
     told = []
     with pytest.raises(Cancelled):
         _solve.fit(pair_of(film), samples, settings, lambda *a: told.append(a) or stop(len(told)))
@@ -194,7 +194,7 @@ def stop(n):
         raise Cancelled
 
 
-def test_of_a_long_film_only_the_frames_that_are_used_are_read():
+def test_only_the_frames_in_use_of_a_long_film_are_read():
     seen = []
 
     class Counted:
@@ -221,7 +221,7 @@ def test_of_a_long_film_only_the_frames_that_are_used_are_read():
 # Fitting
 
 
-def test_the_automatic_method_is_that_of_the_core(fringes, film):
+def test_the_automatic_method_gives_the_result_of_the_core(fringes, film):
     pair = Pair(Images("cells", fringes.image), mask=fringes.empty)
     expected = suppress_background(fringes.image, fringes.empty)
     outcome = run_task(task_of(pair, Patches()), no_report)
@@ -270,7 +270,9 @@ def test_strips_along_lines_take_the_background_as_the_core_does():
         ("pca", CPCA, "alpha", 0.0),
     ],
 )
-def test_projections_are_those_of_the_core_at_every_position(film, method, kind, parameter, rule):
+def test_projections_agree_with_the_core_at_every_position_of_the_slider(
+    film, method, kind, parameter, rule
+):
     """Images, weights and scores equal those of the core at each position of the slider."""
     X, Y = (stack.reshape(-1, 30) for stack in film)
     task = task_of(pair_of(film), Frames(), Settings(method, n_components=3), (0,))
@@ -294,7 +296,7 @@ def test_projections_are_those_of_the_core_at_every_position(film, method, kind,
 
 
 @pytest.mark.slow
-def test_long_computations_are_the_same_in_their_process(film, monkeypatch):
+def test_long_computations_give_the_same_result_in_another_process(film, monkeypatch):
     here = [run(pair_of(film), Frames(), each)[1] for each in (Settings(), CPCA_2)]
     monkeypatch.setattr(_solve, "LONGEST_HERE", 0)
     there = [run(pair_of(film), Frames(), each)[1] for each in (Settings(), CPCA_2)]
@@ -331,7 +333,7 @@ def test_frames_too_large_for_a_covariance_are_projected_in_their_span():
     assert len(solution.at(0.8, 2).estimator.components_) == 2
 
 
-def test_estimates_grow_with_the_images_and_say_what_is_lazy():
+def test_estimates_of_time_and_memory_grow_with_the_images():
     one = estimate(task_of(Pair(cells(512, 512), empty(512, 512)), Patches()))
     many = estimate(task_of(Pair(cells(54, 512, 512), empty(512, 512)), Patches()))
     assert (one, many) == ("About 2 s and 0.2 GB of memory.", "About 32 s and 0.2 GB of memory.")
@@ -356,7 +358,7 @@ def computed(monkeypatch):
     return sizes
 
 
-def test_looking_at_one_image_computes_little_beside_it(film, fringes, computed):
+def test_showing_one_image_computes_few_others(film, fringes, computed):
     """Chunks are small, because napari computes the whole chunk of the image that it shows."""
     run_task(task_of(pair_of(film), Frames(), CPCA_2, (3,)), no_report)
     assert sum(computed) <= film[0].size
@@ -374,7 +376,7 @@ def test_looking_at_one_image_computes_little_beside_it(film, fringes, computed)
             assert 0 < sum(computed) <= most
 
 
-def test_a_lazy_result_is_the_whole_and_missing_pixels_stay_missing(film, fringes):
+def test_a_lazy_result_equals_the_full_result_and_missing_pixels_stay_missing(film, fringes):
     stack = film[0].reshape(10, 8, 6, 5)
     pair = Pair(Images("cells", stack), Images("empty", film[1]))
     solution, whole = run(pair, Frames(), CPCA_2)
@@ -406,7 +408,7 @@ def ellipse():
         *product(("pcpca", "cpca_star", "pca"), ("frames", "stack")),
     ],
 )
-def test_the_copied_script_gives_the_same(film, fringes, method, what, monkeypatch):
+def test_the_copied_script_gives_the_same_result(film, fringes, method, what, monkeypatch):
     settings, samples = Settings(method, n_components=3), Patches(16, 4)
     image, mask = fringes.image, fringes.empty
     if what == "frames":

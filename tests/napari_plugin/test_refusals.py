@@ -76,7 +76,7 @@ def test_a_view_in_3d_does_not_freeze_the_window(viewer, ready):
     assert viewer.layers["background"].mode == "add_rectangle"
 
 
-def test_swapped_layers_and_null_data_are_told(viewer, ready):
+def test_swapped_layers_and_data_without_signal_are_reported(viewer, ready):
     ready.choose("empty", "cells")
     ready.run()
     ready.wait_for_all()
@@ -105,7 +105,7 @@ FAILURES = [
 ]
 
 
-def test_a_failure_is_told_and_leaves_the_dock_usable(ready, notified, monkeypatch):
+def test_a_failure_is_reported_and_leaves_the_dock_usable(ready, notified, monkeypatch):
     told = []
     for name, error, words, details in FAILURES:
         with monkeypatch.context() as patch:
@@ -142,7 +142,7 @@ def test_results_are_added_all_or_none(viewer, dock, notified, monkeypatch):
     assert [text for _, text in notified()] == ["no room"]
 
 
-def test_what_fails_before_a_run_is_told_in_the_dock(viewer, picture, notified):
+def test_failures_before_a_run_are_reported_in_the_dock(viewer, picture, notified):
     pyramid = [np.ones((64, 64), dtype=int), np.ones((32, 32), dtype=int)]
     viewer.add_labels(pyramid, name="painted", multiscale=True, visible=False)
     picture.choose("cells", "painted")
@@ -156,7 +156,7 @@ def test_what_fails_before_a_run_is_told_in_the_dock(viewer, picture, notified):
         assert [severity for severity, _ in notified()] == ["error"] * n_told
 
 
-def test_a_file_that_cannot_be_written_is_told_in_the_dock(picture, notified, monkeypatch):
+def test_a_file_that_cannot_be_written_is_reported_in_the_dock(picture, notified, monkeypatch):
     picture.run()
     reuse = picture.widget.reuse
     for button, name in (("export", "out.ome.tif"), ("export", "out.png"), ("save", "m.contrast")):
@@ -189,7 +189,7 @@ def test_cancel_acts_at_once_in_each_step_and_adds_nothing(
     assert notified() == []
 
 
-def test_the_next_run_waits_for_a_dying_one(ready, held):
+def test_the_next_run_waits_until_the_cancelled_run_has_ended(ready, held):
     ready.widget.run.native.click()
     ready.qtbot.waitUntil(held.begun.is_set, timeout=60_000)
     ready.widget.cancel.native.click()
@@ -236,7 +236,7 @@ def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, held, noti
 
 
 @pytest.mark.parametrize("what", ["dock", "window"])
-def test_closing_during_a_run_stops_it_quietly(
+def test_closing_the_dock_stops_the_run_without_an_error(
     viewer, ready, qtbot, monkeypatch, notified, make_endless, what
 ):
     endless = make_endless()
@@ -255,7 +255,7 @@ def test_closing_during_a_run_stops_it_quietly(
         viewer.add_image(np.zeros((4, 4)))  # the closed dock no longer reacts to new layers
 
 
-def test_progress_is_shown_at_a_pace_that_can_be_seen(qtbot):
+def test_the_progress_bar_is_painted_at_most_ten_times_a_second(qtbot):
     """The progress bar is painted at most ten times a second, so that the window stays fast."""
 
     def run(report):

@@ -22,7 +22,7 @@ from napari_plugin._results import place_in
 from tests.napari_plugin.conftest import TITLE, Dock, stripes
 
 
-def test_from_the_sample_and_a_box_to_cells_without_fringes(viewer, dock, notified):
+def test_the_sample_and_a_box_give_cells_without_fringes(viewer, dock, notified):
     viewer.open_sample("contrast-suite", "cells-behind-fringes")
     source = viewer.layers["cells behind fringes"]
     before = source.data.copy()
@@ -54,7 +54,7 @@ def test_from_the_sample_and_a_box_to_cells_without_fringes(viewer, dock, notifi
     assert notified() == []
 
 
-def test_a_box_over_cells_and_a_small_box_are_found_out(viewer, dock):
+def test_a_box_over_cells_and_a_small_box_cause_a_verdict(viewer, dock):
     viewer.open_sample("contrast-suite", "cells-behind-fringes")
     for corners, level in (
         (((200, 200), (320, 320)), "doubtful"),
@@ -80,7 +80,7 @@ def test_the_sample_of_digits_is_ready_to_run_and_there_is_one_dock(viewer, dock
     assert len([each for each in docks if TITLE in each.windowTitle()]) == 1
 
 
-def test_the_first_image_stays_the_image_and_choices_follow_the_layers(viewer, dock, film):
+def test_the_first_image_stays_chosen_and_choices_follow_the_layers(viewer, dock, film):
     viewer.add_image(film[0], name="digits")
     viewer.add_image(film[1], name="grass")
     choices = dock.choices
@@ -152,7 +152,7 @@ def test_weights_scatter_and_image_follow_the_slider(viewer, ready, film, qtbot)
     assert ready.is_quiet
 
 
-def test_nothing_of_another_image_stays_and_its_slider_moves_nothing(viewer, ready, film):
+def test_another_image_hides_the_last_result_and_the_slider_does_not_change_it(viewer, ready, film):
     viewer.add_image(film[0] + 1, name="others")
     ready.choose("cells", "empty")
     ready.run("preview")
@@ -182,7 +182,7 @@ def test_a_second_run_replaces_the_last_result_only_if_asked(viewer, ready):
     assert ready.names[2:] == ["cells denoised", "cells denoised [2]"]
 
 
-def test_results_lie_and_look_as_their_source_does(viewer, dock, film, notified):
+def test_results_have_the_position_scale_and_look_of_their_source(viewer, dock, film, notified):
     turned, affine = np.eye(4), np.eye(5)
     turned[2:, 2:] = [[0.8, -0.6], [0.6, 0.8]]
     affine[2:4, 4] = 7.0, -3.0
@@ -234,7 +234,7 @@ def test_a_box_marks_the_same_pixels_under_any_scale(viewer, picture):
     assert picture.choices.pair().mask.sum() == 60 * 30
 
 
-def test_a_box_holds_for_all_frames_or_for_this_one(viewer, dock):
+def test_a_box_applies_to_all_frames_or_to_the_current_frame(viewer, dock):
     stack = stripes(10)
     stack[[0, 3], :30, :30] += 5
     viewer.add_image(stack, name="cells", axis_labels=("t", "y", "x"))
@@ -253,7 +253,7 @@ def test_a_box_holds_for_all_frames_or_for_this_one(viewer, dock):
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_channels_are_run_one_by_one_with_backgrounds_of_their_own(viewer, dock, axis):
+def test_channels_are_run_one_by_one_with_their_own_backgrounds(viewer, dock, axis):
     images = np.stack([stripes(), 3 * stripes().T[::-1], stripes()[:, ::-1]])[:, None]
     stack = np.repeat(images, 2, axis=1) if axis == 0 else images.swapaxes(0, 1)
     labels = ("c", "t", "y", "x") if axis == 0 else ("t", "-3", "y", "x")
@@ -283,7 +283,7 @@ def put_on_screen(layer, corners):
     layer.corner_pixels = np.array(corners)
 
 
-def test_preview_is_of_the_part_on_screen_in_its_place_and_follows_the_box(viewer, picture):
+def test_the_preview_shows_the_visible_part_in_place_and_follows_the_box(viewer, picture):
     source = viewer.layers["cells"]
     put_on_screen(source, [[40, 42], [47, 49]])
     picture.run("preview")
@@ -306,7 +306,7 @@ def test_preview_is_of_the_part_on_screen_in_its_place_and_follows_the_box(viewe
 
 
 @pytest.mark.slow
-def test_preview_of_a_large_pyramid_reads_what_is_on_screen_only(viewer, dock):
+def test_the_preview_of_a_large_pyramid_reads_only_the_visible_part(viewer, dock):
     read, fine = [], np.tile(stripes(), (40, 40))
 
     class Counted:
@@ -340,7 +340,7 @@ def test_preview_of_a_large_pyramid_reads_what_is_on_screen_only(viewer, dock):
     assert viewer.layers["pyramid preview"].data.size <= 1000**2
 
 
-def test_a_range_of_frames_is_background(viewer, dock, film):
+def test_a_range_of_frames_can_be_the_background(viewer, dock, film):
     viewer.add_image(np.concatenate(film), name="all")
     dock.choose("all", FRAMES, method="cpca", n_components=2)
     for frame, button in ((40, "from_here"), (69, "to_here")):
@@ -377,7 +377,7 @@ def test_one_control_shows_original_denoised_removed_and_weights(viewer, ready):
         view.value = "Denoised"
 
 
-def test_a_click_on_a_frame_goes_there(viewer, ready):
+def test_a_click_in_the_plot_shows_that_frame(viewer, ready):
     ready.run()
     ready.wait_for_all()
     plot = ready.widget.frames
@@ -466,7 +466,7 @@ def test_a_copied_script_works_for_pyramids_stacks_channels_and_painted_areas(vi
         np.testing.assert_allclose(names["denoised"], found, atol=1e-3)
 
 
-def test_a_method_that_leaves_the_background_is_told_on_our_own_sample(viewer, dock):
+def test_the_dock_reports_a_method_that_leaves_the_background_of_the_sample(viewer, dock):
     """At its default strength, PCPCA leaves nine tenths of the error and the dock says so."""
     viewer.open_sample("contrast-suite", "cells-behind-fringes")
     source = viewer.layers["cells behind fringes"]
@@ -483,7 +483,7 @@ def _all_of(container):
         yield from _all_of(each) if hasattr(each, "margins") else [each]
 
 
-def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot):
+def test_every_control_of_the_dock_can_be_reached_on_a_small_screen(make_napari_viewer, qtbot):
     """The dock fits a screen of 960 x 540 logical pixels (1920 x 1080 at a scale of two)."""
     viewer = make_napari_viewer(show=True)
     dock = viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]
@@ -527,7 +527,7 @@ def test_all_of_the_dock_is_reached_on_a_small_screen(make_napari_viewer, qtbot)
     wait_for(lambda: 0 <= top() <= scroll.viewport().height() - words.height())
 
 
-def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch):
+def test_the_main_thread_computes_no_part_of_a_lazy_result(viewer, dock, monkeypatch):
     """The worker thread computes the visible part and loads dask's schedulers."""
     stack = np.random.default_rng(0).normal(size=(5, 64, 64)).astype(np.float32)
     viewer.add_image(stack, name="cells", axis_labels=("t", "y", "x"))
@@ -557,7 +557,7 @@ def test_the_window_computes_nothing_of_a_lazy_result(viewer, dock, monkeypatch)
     assert threading.get_ident() not in computed
 
 
-def test_progress_paints_nothing_at_once(make_napari_viewer, qtbot):
+def test_a_progress_report_does_not_repaint_the_canvas_at_once(make_napari_viewer, qtbot):
     """A report of progress does not repaint the canvas at once.
 
     Repainting at once crashed napari if layers had just been removed.

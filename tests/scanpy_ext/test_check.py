@@ -46,7 +46,7 @@ def apart(adata):
     return {"groupby": None, "reference": None, "foreground": stim, "background": ~stim}
 
 
-def test_one_donor_against_another_is_not_one(kang):
+def test_controls_of_two_donors_have_much_smaller_ratios_than_the_contrast(kang):
     """Compare control cells of two donors.
 
     The ratios are 1.1 to 1.4, less than a fifth of the ratio of the contrast.
@@ -88,7 +88,7 @@ def test_a_contrast_within_donors_is_judged_by_relabelling_them(design):
     assert list(result["not_checked"]) == ["within"]
 
 
-def test_cells_that_are_sequenced_less_deeply_are_told(kang):
+def test_a_difference_in_sequencing_depth_is_reported(kang):
     """Compare control cells of one donor; half of them keep only three tenths of their counts."""
     counts = kang[(kang.obs["donor"] == "101") & (kang.obs["condition"] == "ctrl")].copy()
     rng = np.random.default_rng(0)
@@ -107,7 +107,7 @@ def test_cells_that_are_sequenced_less_deeply_are_told(kang):
 
 # Without controls in the foreground nothing is found, so there is a warning about the ratio.
 @pytest.mark.filterwarnings("ignore:.*ratio")
-def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
+def test_null_contrasts_have_the_design_of_the_contrast_and_use_every_donor(design):
     design.obs["donor"] = [f"d{i // 2 % 5}" for i in range(400)]
     result = check(design)
     nulls = [name.split(" / ") for name in result["ratios"].index[1:]]
@@ -128,7 +128,7 @@ def test_nulls_have_the_design_of_the_contrast_and_every_donor(design):
     assert result["ratios"]["ratio"].iloc[1] == pytest.approx(found.ratio, rel=1e-4)
 
 
-def test_donors_that_can_be_relabelled_decide_by_one_p_value(design):
+def test_the_p_value_of_relabelled_donors_decides_whether_a_design_is_sound(design):
     """Check six donors with cells on both sides; the smallest possible p-value is 1/64."""
     design.obs["donor"] = [f"d{i // 4 % 6}" for i in range(400)]
     result = check(design)
@@ -143,7 +143,7 @@ def test_donors_that_can_be_relabelled_decide_by_one_p_value(design):
     assert result["checks"].loc["advice", "message"].startswith("Nothing to find")
 
 
-def test_a_sound_design_passes_and_what_was_not_checked_is_unknown(design):
+def test_a_sound_design_passes_and_skipped_checks_are_unknown(design):
     result = check(design)
     assert result["sound"] == "yes"
     assert list(result["not_checked"]) == []
@@ -191,7 +191,7 @@ def without(adata, *, donor=None, kind=None, condition="ctrl", keep=0):
 
 # There are only three donors to split, so there is a warning about the ratio.
 @pytest.mark.filterwarnings("ignore:.*ratio")
-def test_small_faults_are_told_without_a_verdict(design):
+def test_small_faults_are_reported_but_do_not_make_a_design_unsound(design):
     rare = np.flatnonzero(design.obs["condition"] == "stim")[:6]  # 1.5% of the foreground
     design.obs["type"] = design.obs["type"].cat.add_categories("rare")
     design.obs.iloc[rare, design.obs.columns.get_loc("type")] = "rare"
@@ -203,7 +203,7 @@ def test_small_faults_are_told_without_a_verdict(design):
     assert checks.loc["donor", "message"] == "2 in both sets; 'c' in one set only"
 
 
-def test_many_fine_types_missing_together_are_told(design):
+def test_many_small_types_that_are_missing_together_are_reported(design):
     """Check 240 small cell types, each with less than 1% of the cells.
 
     The background lacks all small types of monocytes.
@@ -219,7 +219,7 @@ def test_many_fine_types_missing_together_are_told(design):
         check(lacking, cell_type="fine", **apart(lacking))
 
 
-def test_results_are_plotted(design, untouched):
+def test_results_of_the_check_are_plotted(design, untouched):
     with untouched(design):
         copied = cx.pp.contrast_check(design, **REFERENCE, copy=True)
     assert list(copied.uns["contrast_check"]["counts"].columns) == ["foreground", "background"]

@@ -40,7 +40,7 @@ def study(
 SIZES = {"a": 1500, "b": 800, "c": 400, "d/e": 200, "f": 100, "g": 60}
 
 
-def test_evidence_is_judged_over_all_levels_before_the_ratio_orders_them() -> None:
+def test_levels_are_ranked_by_evidence_first_and_by_ratio_second() -> None:
     """Check that a level whose interval is just above 1 by chance is not ranked first.
 
     Without any response, one in eight tables of six levels has such an interval.
@@ -69,7 +69,7 @@ def table_of(adata: anndata.AnnData, **options: Any) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("responds", ["a", "c", "f"])
-def test_the_type_that_responds_comes_first_whatever_its_size(responds: str) -> None:
+def test_the_responding_type_comes_first_at_any_size(responds: str) -> None:
     for seed in range(3):
         table = table_of(study(SIZES, responds, seed))
         assert table.index[0] == responds
@@ -79,7 +79,7 @@ def test_the_type_that_responds_comes_first_whatever_its_size(responds: str) -> 
         assert set(named[:3]) <= {f"gene{i}" for i in range(5)}
 
 
-def test_donors_give_p_values_that_are_adjusted_over_the_levels() -> None:
+def test_donors_give_p_values_adjusted_for_the_number_of_levels() -> None:
     adata = study({"a": 600, "b": 500, "c": 12}, "b")
     adata.obs["donor"] = adata.obs["donor"].where(
         (adata.obs["cell_type"] != "a") | (adata.obs["condition"] == "ctrl"),
@@ -103,7 +103,7 @@ def test_donors_give_p_values_that_are_adjusted_over_the_levels() -> None:
     assert "over donors" in evidence.get_xlabel()
 
 
-def test_too_few_donors_are_a_reason_and_no_error() -> None:
+def test_too_few_donors_are_given_as_a_reason_and_not_as_an_error() -> None:
     adata = study({"a": 200, "b": 60}, n_donors=2)
     table = table_of(adata, donor="donor")
     assert table["ratio"].isna().all()
@@ -113,7 +113,7 @@ def test_too_few_donors_are_a_reason_and_no_error() -> None:
         cx.pl.contrasts(adata)
 
 
-def test_donors_that_are_nested_in_conditions_are_compared_with_one_another() -> None:
+def test_nested_donors_are_compared_between_conditions() -> None:
     adata = study({"a": 900}, "a", n_donors=8)
     adata.obs["donor"] = adata.obs["donor"] + adata.obs["condition"]
     table = table_of(adata, donor="donor")
@@ -121,7 +121,7 @@ def test_donors_that_are_nested_in_conditions_are_compared_with_one_another() ->
     assert table.loc["a", ["n_foreground_donors", "n_background_donors"]].to_list() == [8, 8]
 
 
-def test_the_column_of_the_conditions_takes_each_against_the_reference() -> None:
+def test_each_condition_is_compared_with_the_reference() -> None:
     adata = study({"a": 500}, "a")
     table = table_of(adata, groupby="dose", by="dose")
     assert sorted(table.index) == ["high", "low"]
@@ -130,7 +130,7 @@ def test_the_column_of_the_conditions_takes_each_against_the_reference() -> None
     assert one.loc["low", "ratio"] == table.loc["low", "ratio"]
 
 
-def test_directions_and_their_stability_follow_the_genes() -> None:
+def test_directions_and_stability_are_stored_for_each_gene() -> None:
     adata = study({"a": 300, "d/e": 200}, "a")
     adata.var["use"] = np.arange(60) < 40
     table = table_of(adata, mask_var="use")

@@ -36,7 +36,7 @@ def run(adata, **options):
     return cx.tl.cvae(adata, **given | options)
 
 
-def test_the_slots_hold_what_the_core_computed(counted, tmp_path):
+def test_the_slots_hold_the_results_of_the_core(counted, tmp_path):
     run(counted, n_shared=3, model_file=tmp_path / "cells.model")
     X = counted.layers["counts"]
     model = CVAE(n_shared=3, noise="counts", max_iter=2, random_state=0)
@@ -63,7 +63,7 @@ def test_the_slots_hold_what_the_core_computed(counted, tmp_path):
     assert {"other", "other_shared"} <= set(again.obsm)
 
 
-def test_logarithms_are_no_counts_but_can_be_gaussian(counted, untouched):
+def test_logarithms_are_refused_as_counts_and_accepted_as_normal_values(counted, untouched):
     with untouched(counted):
         for options, message in [
             ({"layer": None}, r"adata.X holds .* whole numbers from 0"),

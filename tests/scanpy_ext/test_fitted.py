@@ -20,7 +20,9 @@ LINEAR = ("cpca", "cpca_star", "pcpca", "clvm")
 
 
 @pytest.mark.parametrize("name", [*LINEAR, "pca_pp", "pca_plus"])
-def test_a_result_goes_with_its_genes(cells, name, untouched, tmp_path):
+def test_a_result_applies_after_genes_are_reordered_selected_or_renamed(
+    cells, name, untouched, tmp_path
+):
     cells.X[:, 5] += 20  # no other gene has this mean
     getattr(cx.tl, name)(cells, **REFERENCE, n_comps=1, mask_var=USED)
     assert list(cells.var.columns) == []  # the methods add no columns
@@ -67,7 +69,7 @@ def test_a_result_goes_with_its_genes(cells, name, untouched, tmp_path):
 
 
 @pytest.mark.parametrize("key", ["spatial", "neighbors", "pca", "X_pca", "PCs"])
-def test_nothing_of_another_package_is_replaced(cells, key, untouched):
+def test_results_of_other_packages_are_not_replaced(cells, key, untouched):
     """Use the names of slots of scanpy and squidpy as `key_added`."""
     cells.obsm["spatial"] = cells.obsm["X_pca"] = cells.X[:, :2]
     cells.varm["PCs"] = np.ones((12, 2))
@@ -93,7 +95,7 @@ def test_nothing_of_another_package_is_replaced(cells, key, untouched):
     assert cells.uns["denoise"]["denoised"] == {"key": "cpca", "offset": "none"}
 
 
-def test_a_result_is_replaced_whole_by_its_own_kind_only(cells):
+def test_a_result_is_replaced_completely_and_only_by_the_same_method(cells):
     for _ in range(2):
         cx.tl.cpca_star(cells, **REFERENCE, key_added="mine")  # replaced in the second round
         cx.tl.project(cells, cells, key="mine", key_added="again")

@@ -21,7 +21,7 @@ def counts(seed: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix, sp.csc_matrix])
-def test_they_are_those_of_largest_variance(kind: Any) -> None:
+def test_the_genes_of_largest_variance_are_chosen(kind: Any) -> None:
     values = counts()
     view = AnnData(kind(np.vstack([values, 9 * values])))[:200]
     adata = cx.pp.genes_by_variance(view, 7, copy=True)
@@ -30,7 +30,7 @@ def test_they_are_those_of_largest_variance(kind: Any) -> None:
     assert set(np.flatnonzero(adata.var["most_variable"])) == set(np.argsort(-variance)[:7])
 
 
-def test_the_variance_lost_by_highly_variable_genes_is_told() -> None:
+def test_the_variance_lost_by_highly_variable_genes_causes_a_warning() -> None:
     adata = AnnData(counts())
     variance = np.asarray(adata.X).var(axis=0)
     # Mark the 15 genes with the least variance.
@@ -43,7 +43,7 @@ def test_the_variance_lost_by_highly_variable_genes_is_told() -> None:
         cx.pp.genes_by_variance(AnnData(np.round(np.expm1(counts()))), 10)
 
 
-def test_some_cells_another_layer_and_more_genes_than_vary(untouched: Any) -> None:
+def test_cells_and_layer_can_be_chosen_and_constant_genes_are_refused(untouched: Any) -> None:
     values = counts()
     values[:, 3] = 2.0
     adata = AnnData(np.zeros_like(values), layers={"logs": values})
@@ -62,7 +62,7 @@ def test_some_cells_another_layer_and_more_genes_than_vary(untouched: Any) -> No
     assert adata.var["mine"].sum() == (variance > 1e-12).sum()
 
 
-def test_loadings_of_every_result_by_its_key(cells: AnnData, untouched: Any) -> None:
+def test_loadings_of_every_result_are_found_by_key(cells: AnnData, untouched: Any) -> None:
     cells.obsm["X_pca"] = np.asarray(cells.X)[:, :4]
     cx.tl.cpca(cells, **DESIGN, alpha=1.0)
     cx.tl.cpca(cells, **DESIGN, alpha=0.0, key_added="embedded", obsm="X_pca")

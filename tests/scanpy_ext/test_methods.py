@@ -46,7 +46,7 @@ CORE = {
 
 
 @pytest.mark.parametrize("kind", CORE)
-def test_slots_hold_what_the_core_computed(cells, kind):
+def test_slots_hold_the_results_of_the_core(cells, kind):
     estimator, options, stored = CORE[kind]
     name = kind.split()[0]
     used, X = np.ones(12, dtype=bool), cells.X
@@ -90,12 +90,12 @@ def test_slots_hold_what_the_core_computed(cells, kind):
         assert cells.layers["denoised"].dtype == np.float32
 
 
-def test_clvm_without_shared_variables(cells):
+def test_clvm_without_shared_variables_writes_no_shared_slots(cells):
     cx.tl.clvm(cells, **REFERENCE, n_shared=0, key_added="alone")
     assert cells.obsm["alone_shared"].shape == (200, 0)
 
 
-def test_kernel_cpca_holds_what_the_core_computed(cells):
+def test_slots_of_kernel_cpca_hold_the_results_of_the_core(cells):
     cx.tl.kernel_cpca(cells, **REFERENCE, alpha=1.0, kernel_gamma=0.01)
     model = KernelCPCA(2, alpha=1.0, kernel_gamma=0.01)
     model.fit(cells.X, background=cells.X[cells.obs["is_ctrl"]])
@@ -112,7 +112,7 @@ def test_kernel_cpca_holds_what_the_core_computed(cells):
 
 
 @pytest.mark.parametrize("name", ["cpca", "cpca_star", "pcpca"])
-def test_on_top_of_an_embedding(cells, name):
+def test_a_method_can_be_fitted_to_an_embedding(cells, name):
     rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 12)))[0]
     cells.obsm["X_rotated"] = pd.DataFrame(cells.X @ rotation, index=cells.obs_names)
     getattr(cx.tl, name)(cells, **REFERENCE, n_comps=1)
@@ -131,7 +131,7 @@ def test_on_top_of_an_embedding(cells, name):
         cx.tl.denoise(cells, key="on_top")
 
 
-def test_denoising_follows_the_fits_layer_and_genes(cells, untouched):
+def test_denoising_uses_the_layer_and_genes_of_the_fit(cells, untouched):
     cells.layers["log"] = sp.csr_matrix(cells.X.astype("float64"))
     cells.X = None
     use = np.arange(12) < 5

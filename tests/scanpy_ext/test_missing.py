@@ -41,7 +41,7 @@ def fit(cells, **options):
     cx.tl.pcpca(cells, **REFERENCE, layer="levels", mask_var=USED, gamma=0.1, **options)
 
 
-def test_a_layer_with_missing_values_is_filled_in_as_the_core_does(gappy, tmp_path):
+def test_a_layer_with_missing_values_is_filled_in_by_the_core(gappy, tmp_path):
     fit(gappy)
     X = gappy.layers["levels"][:, USED]
     model = PCPCA(gamma=0.1).fit(X, background=X[gappy.obs["is_ctrl"]])
@@ -60,7 +60,7 @@ def test_a_layer_with_missing_values_is_filled_in_as_the_core_does(gappy, tmp_pa
     np.testing.assert_array_equal(again.layers["imputed"], gappy.layers["imputed"])
 
 
-def test_layers_that_are_filled_in_and_layers_that_stay(gappy, untouched):
+def test_imputed_layers_are_written_and_other_layers_are_kept(gappy, untouched):
     gappy.layers["levels"] = gappy.layers["levels"].astype("float32")
     fit(gappy)
     gappy.layers["imputed"] = gappy.layers["other_std"] = gappy.X.copy()

@@ -30,7 +30,7 @@ def embedded(n: int, seed: int = 0) -> AnnData:
     return adata
 
 
-def test_a_stated_number_of_cells_is_drawn_by_the_seed() -> None:
+def test_the_seed_determines_which_cells_are_drawn() -> None:
     adata = embedded(900)
     adata.obs.loc[adata.obs_names[:100], "cell_type"] = None
     options: dict[str, Any] = {"reps": ["X_mixed"], "n_seeds": 1}
@@ -48,7 +48,7 @@ def test_a_stated_number_of_cells_is_drawn_by_the_seed() -> None:
     assert abs(every["silhouette_cell_type"] - drawn["silhouette_cell_type"]).item() < 0.1
 
 
-def test_scores_of_neighbours_tell_mixed_from_apart() -> None:
+def test_scores_of_neighbours_distinguish_mixed_from_separate_conditions() -> None:
     adata = embedded(900)
     adata.obs.loc[adata.obs_names[:10], "cell_type"] = "rare"
     report = cx.get.mixing_report(
@@ -60,7 +60,7 @@ def test_scores_of_neighbours_tell_mixed_from_apart() -> None:
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
-def test_they_are_what_their_papers_define(share: float) -> None:
+def test_the_scores_agree_with_the_definitions_of_their_papers(share: float) -> None:
     """Compare the scores with a computation cell by cell, from the formulas of the papers.
 
     It uses root finding for the perplexity and SciPy's chi-squared test. The conditions are partly

@@ -59,7 +59,7 @@ def contrasted(adata: AnnData, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", LEVELS)
-def test_levels_of_any_kind_give_the_same(kind: str) -> None:
+def test_levels_of_any_type_give_the_same_result(kind: str) -> None:
     values, reference = LEVELS[kind]
     for call in (paired, contrasted):
         found = call(cells(odd=values), groupby="odd", reference=reference)
@@ -207,7 +207,7 @@ def refused(function: Any, adata: AnnData, words: str, **options: Any) -> None:
     assert not complaint(caught.value, words), options
 
 
-def test_every_function_is_here() -> None:
+def test_every_public_function_is_tested() -> None:
     every = {getattr(part, name) for part in (cx.tl, cx.pp, cx.pl, cx.get) for name in part.__all__}
     assert every == CALLS.keys()
 
@@ -257,7 +257,7 @@ def test_arguments_that_cannot_be_passed_on_are_refused(
             )
 
 
-def test_more_genes_than_there_are_is_all_of_them(done: AnnData) -> None:
+def test_a_number_above_the_number_of_genes_means_all_genes(done: AnnData) -> None:
     assert len(cx.get.top_genes(done, n=10**9)) == 8
     [ax] = cx.pl.loadings(done, n_points=10**9, components=1, show=False)
     assert len(ax.patches) == 8

@@ -158,7 +158,7 @@ def compare(cells, stored):
         *((where, True) for where in [*WHERE[:4], "csr in zarr"]),
     ],
 )
-def test_the_same_wherever_the_matrix_is(design, lazy, where, masked):
+def test_matrices_in_files_and_in_dask_give_the_same_results(design, lazy, where, masked):
     if masked:
         design.var["highly_variable"] = np.arange(12) < 11
     adata = lazy(where)
@@ -169,7 +169,7 @@ def test_the_same_wherever_the_matrix_is(design, lazy, where, masked):
 
 @pytest.mark.parametrize("where", ["dense", "csr", "csc", "csr in dask"])
 @pytest.mark.parametrize("name", list(EVERY)[5:12])
-def test_if_it_fails_nothing_is_written(design, lazy, name, where):
+def test_a_function_that_fails_writes_nothing(design, lazy, name, where):
     design.X[[3, 4], 4] = np.nan
     adata = lazy(where)
     call = EVERY[name]
@@ -210,7 +210,7 @@ def test_a_file_is_read_once_for_the_fit(design, lazy, monkeypatch):
 @pytest.mark.parametrize(
     "function", [cx.tl.cpca, cx.tl.kernel_cpca, partial(cx.tl.significance, donor="donor")]
 )
-def test_the_background_may_be_elsewhere(design, lazy, function, where):
+def test_the_background_may_be_stored_elsewhere(design, lazy, function, where):
     expected, adata = design[100:].copy(), design[100:].copy()
     function(expected, background=design.copy())
     other = lazy(where)
@@ -219,7 +219,7 @@ def test_the_background_may_be_elsewhere(design, lazy, function, where):
 
 
 @pytest.mark.parametrize("where", ["csr", "csc", "csr in dask"])
-def test_only_the_cells_and_genes_in_use_are_held(tmp_path, where):
+def test_only_the_cells_and_genes_in_use_are_loaded_into_memory(tmp_path, where):
     rng = np.random.default_rng(0)
     matrix = sp.random(3000, 4000, density=0.05, format="csr", random_state=rng, dtype="float32")
     adata = anndata.AnnData(sp.csc_matrix(matrix) if where == "csc" else matrix)
@@ -249,7 +249,7 @@ def test_only_the_cells_and_genes_in_use_are_held(tmp_path, where):
 
 
 @pytest.mark.parametrize("file_format", ["zarr", "h5ad"])
-def test_results_survive_a_file_and_are_plotted(design, tmp_path, file_format):
+def test_results_read_from_a_file_can_be_plotted(design, tmp_path, file_format):
     for call in EVERY.values():
         call(design)
     cx.tl.cpca(
@@ -295,6 +295,6 @@ def cluster(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
-def test_a_lazy_anndata_on_a_cluster_gives_the_same(design, lazy):
+def test_a_lazy_anndata_on_a_cluster_gives_the_same_results(design, lazy):
     design.X = sp.csr_matrix(design.X)
     compare(design, lazy("lazy in zarr"))

@@ -43,7 +43,7 @@ def partners(adata, key="pairs"):
     return pairs.row, pairs.col
 
 
-def test_a_cell_type_missing_from_one_condition_is_reported_and_seldom_paired(kang):
+def test_a_cell_type_missing_from_one_condition_is_reported_and_rarely_paired(kang):
     lone = (kang.obs["cell_type"] == "B cells") & (kang.obs["condition"] == "ctrl")
     part = kang[~lone].copy()
     with pytest.warns(ContrastWarning, match=r"without control cells: 'B cells'; \d+ of their 154"):
@@ -62,7 +62,7 @@ def test_a_method_finds_the_pairs_that_match_pairs_finds(design, method):
     assert (design.obsp["own"] != design.obsp["pairs"]).nnz == 0
 
 
-def test_real_cells_at_all_defaults(kang):
+def test_pairs_and_methods_work_on_real_cells_with_all_defaults(kang):
     """Check that paired cells share a type, and that PCA++ mixes conditions but keeps types."""
     cx.pp.match_pairs(kang, *DESIGN, cell_type="cell_type")
     summary = kang.uns["pairs"]
@@ -87,7 +87,7 @@ def test_real_cells_at_all_defaults(kang):
     assert np.mean([*over_resolutions, ours["cell_type_ari"]]) >= 0.65
 
 
-def test_pairs_join_stimulated_to_control_within_donors(design):
+def test_pairs_join_stimulated_and_control_cells_within_donors(design):
     cx.pp.match_pairs(design, *DESIGN, cell_type="cell_type")
     row, column = partners(design)
     obs = design.obs
@@ -116,7 +116,7 @@ def test_pairs_join_stimulated_to_control_within_donors(design):
     assert distances.get_xlabel() == "distance of a pair"
 
 
-def test_options_of_the_pairs(design):
+def test_pairs_need_no_donors_and_can_have_several_doses(design):
     # Without a donor column, all cells belong to one donor.
     cx.pp.match_pairs(design, "condition", "ctrl")
     row, column = partners(design)
@@ -136,7 +136,7 @@ def test_options_of_the_pairs(design):
 
 
 @pytest.mark.parametrize("clusters", [None, "cell_type"])
-def test_the_papers_matched_clusters(design, clusters, monkeypatch):
+def test_matched_clusters_pair_cells_of_the_same_type(design, clusters, monkeypatch):
     monkeypatch.setattr("scanpy_ext._pairs._MAX_PAIRS", 7)
     cx.pp.match_pairs(design, *DESIGN, method="clusters", clusters=clusters, cell_type="cell_type")
     summary = design.uns["pairs"]
@@ -167,7 +167,7 @@ def test_cells_that_cannot_be_paired_are_reported(design):
     assert report.loc["X_pca_pp", "transfer"] > 0.95
 
 
-def test_wrong_designs_and_options_are_explained(design, untouched):
+def test_wrong_designs_and_options_are_refused_with_advice(design, untouched):
     eye = sp.eye(design.n_obs, format="csr")
     design.obsp["graph"] = design.obsp["near_distances"] = eye
     design.obs["one"] = "same"
@@ -196,7 +196,9 @@ def test_wrong_designs_and_options_are_explained(design, untouched):
 
 
 @pytest.mark.parametrize("as_matrix", [sp.csr_matrix, sp.csc_matrix, sp.csr_array, np.asarray])
-def test_pca_pp_is_the_cores_on_the_pairs_sparse_or_dense(design, as_matrix, untouched):
+def test_pca_pp_gives_the_result_of_the_core_for_sparse_and_dense_cells(
+    design, as_matrix, untouched
+):
     values = design.X
     design.X = as_matrix(values)
     with untouched(design):
@@ -229,7 +231,7 @@ def test_pca_pp_is_the_cores_on_the_pairs_sparse_or_dense(design, as_matrix, unt
         ("pca_plus", {"scale": False, "exchangeable": False}),
     ],
 )
-def test_the_stored_filters_give_the_scores(design, method, options):
+def test_the_stored_table_of_the_fit_gives_the_scores(design, method, options):
     design.X[5, 3] = 500.0  # the scaling caps this value
     design.var["used"] = np.arange(40) != 7
     cx.pp.match_pairs(design, *DESIGN)

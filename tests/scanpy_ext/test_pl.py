@@ -57,7 +57,7 @@ def every(done):
     return done
 
 
-def test_path_has_a_panel_per_representative_and_a_row_per_colour(done):
+def test_the_path_plot_has_a_panel_per_representative_and_a_row_per_colour(done):
     cx.tl.cpca_path(done, **REFERENCE, n_comps=4, key_added="four", n_representatives=2)
     for key in ("cpca_path", "four"):
         axes = cx.pl.cpca_path(done, color="condition", key=key, show=False)
@@ -80,7 +80,7 @@ def test_path_has_a_panel_per_representative_and_a_row_per_colour(done):
     close(cx.pl.cpca_path(done, show=False))
 
 
-def test_components_of_a_path(done):
+def test_the_components_to_plot_can_be_chosen(done):
     cx.tl.cpca_path(done, **REFERENCE, n_comps=4, key_added="four", n_representatives=2)
     axes = cx.pl.cpca_path(done, "condition", key="four", components="3,4", show=False)
     assert {ax.get_xlabel() for ax in axes} == {"component 3"}
@@ -112,7 +112,7 @@ def test_constant_components_are_not_stretched(done):
     close(axes)
 
 
-def test_loadings_are_the_largest_with_their_signs(done):
+def test_the_largest_loadings_are_plotted_with_their_signs(done):
     axes = cx.pl.loadings(done, n_points=5, show=False)
     assert [ax.get_title() for ax in axes] == ["component 1", "component 2"]
     for i, ax in enumerate(axes):
@@ -128,7 +128,7 @@ def test_loadings_are_the_largest_with_their_signs(done):
     close([ax])
 
 
-def test_contrast_curve_marks_the_representatives(done):
+def test_the_contrast_curve_marks_the_representatives(done):
     result = done.uns["cpca_path"]
     for component in (None, 2):
         [ax] = cx.pl.contrast_curve(done, component=component, show=False)
@@ -140,7 +140,7 @@ def test_contrast_curve_marks_the_representatives(done):
         close([ax])
 
 
-def test_significance_shows_p_values_by_donor(every):
+def test_the_significance_plot_shows_p_values_by_donor(every):
     left, right = cx.pl.significance(every, show=False)
     table = every.uns["significance"]["components"]
     below = [label.get_text() for label in left.get_xticklabels()]
@@ -166,7 +166,7 @@ N_PANELS |= {"contrast_check": 2, "match_pairs": 3}
 
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_every_plot_goes_into_axes_a_figure_or_a_file(every, settings):
+def test_every_plot_can_go_into_axes_a_figure_or_a_file(every, settings):
     settings.file_format_figs = "svg"
     for name, n_panels in N_PANELS.items():
         call = getattr(cx.pl, name)

@@ -40,7 +40,7 @@ def screen(seed: int = 0, size: float = 1.2, dtype: Any = np.float32) -> anndata
 
 
 @pytest.mark.parametrize("within", [None, "batch"])
-def test_cells_that_responded_are_told_from_those_that_escaped(within: str | None) -> None:
+def test_cells_that_responded_are_distinguished_from_cells_that_escaped(within: str | None) -> None:
     adata = screen()
     with pytest.warns(ContrastWarning, match="no response can be seen in 1 of 3 .*none"):
         cx.tl.response(adata, **DESIGN, within=within, donor="guide")
@@ -60,7 +60,7 @@ def test_cells_that_responded_are_told_from_those_that_escaped(within: str | Non
     assert donors["n_cells"].sum() == 600
 
 
-def test_who_has_a_posterior_and_who_is_called(untouched: Any) -> None:
+def test_only_cells_of_frequent_targets_have_a_posterior_and_can_be_called(untouched: Any) -> None:
     adata = screen()
     with untouched(adata), pytest.warns(ContrastWarning):
         copy = cx.tl.response(adata, **DESIGN, donor="guide", key_added="mine", copy=True)

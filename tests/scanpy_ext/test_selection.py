@@ -28,7 +28,7 @@ def three(cells):
     return cells
 
 
-def test_groupby_and_masks_are_the_same_question(cells):
+def test_groupby_and_masks_select_the_same_cells(cells):
     everything = np.ones(cells.n_obs, dtype=bool)
     by_level = loadings(cells, **REFERENCE)
     by_mask = loadings(cells, foreground=everything, background="is_ctrl")
@@ -38,7 +38,7 @@ def test_groupby_and_masks_are_the_same_question(cells):
     assert not np.allclose(within, by_level)
 
 
-def test_masks_of_every_kind_agree(cells):
+def test_masks_of_every_type_give_the_same_result(cells):
     stim = cells.obs["is_stim"]
     missing = stim.astype("boolean")
     cells.obs["nullable"] = missing
@@ -53,7 +53,7 @@ def test_masks_of_every_kind_agree(cells):
     )
 
 
-def test_genes_outside_the_mask_have_no_part(cells, untouched):
+def test_genes_outside_the_mask_are_not_used(cells, untouched):
     use = np.arange(12) % 2 == 1
     with untouched(cells):
         masked = loadings(cells, **REFERENCE, mask_var=use)
@@ -89,7 +89,7 @@ def test_levels_are_pooled_and_cells_without_a_level_are_in_neither_set(three):
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float64", "category", "object", "str", "Int64"])
-def test_reference_finds_a_level_however_it_is_written(cells, dtype):
+def test_the_reference_matches_a_level_of_any_dtype(cells, dtype):
     expected = loadings(cells, **REFERENCE)
     cells.obs["group"] = cells.obs["is_stim"].astype(int).astype(dtype)
     for reference in (0, "0", 0.0, np.int64(0)):
@@ -150,7 +150,7 @@ BAD_MASKS = [
 
 
 @pytest.mark.parametrize("method", ["cpca", "kernel_cpca", "significance", "contrast_check"])
-def test_bad_choices_are_named_and_write_nothing(cells, untouched, method):
+def test_invalid_selections_are_refused_and_nothing_is_written(cells, untouched, method):
     labels = np.array(["a"] * 150 + [None] * 50, dtype=object)
     cells.obs["unused"] = pd.Categorical(labels, categories=["a", "empty"])
     cells.var["none"] = False
@@ -170,7 +170,7 @@ def test_bad_choices_are_named_and_write_nothing(cells, untouched, method):
                 function(cells, **arguments, **donor)
 
 
-def test_values_count_only_in_the_genes_and_the_layer_in_use(cells):
+def test_only_values_of_the_genes_and_the_layer_in_use_must_be_finite(cells):
     cells.layers["log"] = cells.X.copy()
     cells.X[3, 4] = np.nan
     with pytest.raises(ValueError, match=r"adata\.X contains NaN .*mask_var="):
@@ -185,7 +185,7 @@ def test_values_count_only_in_the_genes_and_the_layer_in_use(cells):
 
 
 @pytest.mark.parametrize("name", ["cpca", "cpca_path", "cpca_star", "pcpca", "kernel_cpca"])
-def test_another_anndata_as_the_background(cells, name):
+def test_the_background_may_be_another_anndata(cells, name):
     function, stim = getattr(cx.tl, name), cells.obs["is_stim"].to_numpy()
     control, stimulated = cells[~stim].copy(), cells[stim].copy()
     cells.X = sp.csr_matrix(cells.X)

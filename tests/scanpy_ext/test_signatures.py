@@ -40,7 +40,9 @@ def test_every_function_has_few_parameters_and_describes_them(function: Any) -> 
         assert re.search(effect, " ".join(head.split()))
 
 
-def test_wrong_arguments_are_refused_in_the_tools_own_name(cells: Any, untouched: Any) -> None:
+def test_wrong_arguments_are_refused_with_the_name_of_the_function(
+    cells: Any, untouched: Any
+) -> None:
     with untouched(cells):
         with pytest.raises(TypeError, match=r"cpca\(\) got an unexpected keyword.*'grupby'"):
             cx.tl.cpca(cells, grupby="condition")  # type: ignore[call-arg]
@@ -61,7 +63,7 @@ def told(verbosity: int, call: Any) -> str:
         sc.settings.verbosity, sc.settings.logfile = before, file
 
 
-def test_verbosity_decides_what_is_told(cells: AnnData) -> None:
+def test_verbosity_decides_what_is_printed(cells: AnnData) -> None:
     def call() -> None:
         cx.tl.cpca(cells, **DESIGN, alpha=1.0)
 
@@ -79,7 +81,7 @@ def test_verbosity_decides_what_is_told(cells: AnnData) -> None:
 
 
 @pytest.mark.parametrize("function", EVERY, ids=lambda one: f"{one.__module__}.{one.__name__}")
-def test_every_function_tells_if_it_writes_and_refuses_other_objects(
+def test_functions_log_their_name_only_if_they_write_and_refuse_other_objects(
     function: Any, cells: AnnData
 ) -> None:
     class MuData(SimpleNamespace):

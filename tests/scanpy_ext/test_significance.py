@@ -27,7 +27,7 @@ def donors(cells):
     ("method", "make", "strength"),
     [("cpca", CPCA, "alpha"), ("cpca_star", CPCAStar, "beta"), ("pcpca", PCPCA, "gamma")],
 )
-def test_significance_is_the_cores_condition_test(donors, method, make, strength):
+def test_significance_agrees_with_condition_test_of_the_core(donors, method, make, strength):
     front, back = (donors.obs[name].to_numpy() for name in ("is_stim", "is_ctrl"))
     owner = donors.obs["donor"].to_numpy(str)
     data = {
@@ -59,7 +59,7 @@ def test_significance_is_the_cores_condition_test(donors, method, make, strength
     pd.testing.assert_frame_equal(adata.uns["significance"]["components"], found)
 
 
-def test_treated_donors_change_places_with_controls(donors):
+def test_treated_and_control_donors_are_relabelled(donors):
     """Check that relabelling donors detects a shift of all four treated donors."""
     cx.tl.significance(donors, donor="donor", **REFERENCE, n_comps=1, test_kwargs=FEW)
     result = donors.uns["significance"]

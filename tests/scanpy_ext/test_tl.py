@@ -40,7 +40,7 @@ def test_cells_in_neither_set_are_embedded(cells):
     assert silhouette(cells, "X_cpca", ~half) > 0.5
 
 
-def test_path_slots_fit_together(cells):
+def test_the_slots_of_a_path_agree_with_each_other(cells):
     cx.tl.cpca_path(cells, **REFERENCE, alphas=[0, 0.1, 0.5, 1, 2])
     result = cells.uns["cpca_path"]
     np.testing.assert_array_equal(result["alphas"], [0, 0.1, 0.5, 1, 2])
@@ -76,7 +76,7 @@ def test_memory_stays_below_the_dense_matrix(as_matrix):
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_views_and_copies(cells, function, untouched):
+def test_views_and_copies_give_the_same_embedding(cells, function, untouched):
     """Check that a view becomes an actual AnnData, and that `copy=True` leaves a view as it is.
 
     Both ways give the same embedding.
@@ -95,7 +95,7 @@ def test_views_and_copies(cells, function, untouched):
         np.testing.assert_array_equal(view.obsm[key], copied.obsm[key])
 
 
-def test_key_added_names_all_slots_and_a_shorter_path_leaves_nothing_of_a_longer_one(cells):
+def test_key_added_names_all_slots_and_a_shorter_path_replaces_a_longer_one(cells):
     cx.tl.cpca(cells, **REFERENCE, key_added="mine")
     for n_representatives in (4, 1):
         cx.tl.cpca_path(cells, **REFERENCE, key_added="all", n_representatives=n_representatives)

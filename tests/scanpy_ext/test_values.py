@@ -68,7 +68,9 @@ FEW = {"n_permutations": 20, "n_resamples": 2}
 
 
 @pytest.mark.parametrize("name", ["cpca", "pcpca", "cpca_path", "kernel_cpca", "significance"])
-def test_values_that_are_no_logarithms_are_told(name: str, counts: AnnData, logs: AnnData) -> None:
+def test_values_that_are_not_logarithms_cause_a_warning(
+    name: str, counts: AnnData, logs: AnnData
+) -> None:
     options = {"donor": "donor", "test_kwargs": FEW} if name == "significance" else {}
     sparse, normalised = counts.copy(), sc.pp.normalize_total(counts, target_sum=1e4, copy=True)
     sparse.X = sp.csr_matrix(sparse.X)
@@ -89,7 +91,7 @@ def test_values_that_are_no_logarithms_are_told(name: str, counts: AnnData, logs
         assert told == ([expected] if expected else [])
 
 
-def test_sets_that_do_not_belong_together_are_told_or_refused(
+def test_sets_that_do_not_belong_together_cause_a_warning_or_an_error(
     logs: AnnData, counts: AnnData, untouched: Any
 ) -> None:
     few = np.arange(240) % 30 == 0
@@ -124,7 +126,7 @@ def test_sets_that_do_not_belong_together_are_told_or_refused(
         cx.tl.project(other, logs)
 
 
-def test_columns_that_hold_no_levels_or_donors_are_told_or_refused(
+def test_columns_without_levels_or_donors_cause_a_warning_or_an_error(
     logs: AnnData, untouched: Any
 ) -> None:
     logs.obs["barcode"] = [f"cell {i}" for i in range(240)]
@@ -156,7 +158,7 @@ def test_columns_that_hold_no_levels_or_donors_are_told_or_refused(
     assert logs.uns["cpca"]["n_foreground"] == 235
 
 
-def test_a_mask_of_genes_after_an_outer_concatenation(logs: AnnData) -> None:
+def test_a_gene_mask_with_gaps_from_an_outer_concatenation_is_understood(logs: AnnData) -> None:
     use = np.arange(30) < 20
     expected = cx.tl.cpca(logs, **REFERENCE, alpha=1.0, mask_var=use, copy=True)
     mask = pd.Series(use, logs.var_names).astype(object)
@@ -170,7 +172,7 @@ def test_a_mask_of_genes_after_an_outer_concatenation(logs: AnnData) -> None:
 
 
 @pytest.mark.parametrize("slot", ["connectivities", "distances"])
-def test_a_graph_of_neighbours_is_no_set_of_pairs(slot: str, logs: AnnData) -> None:
+def test_a_graph_of_neighbours_is_refused_as_a_set_of_pairs(slot: str, logs: AnnData) -> None:
     sc.pp.neighbors(logs, n_neighbors=5, use_rep="X")
     with pytest.raises(ValueError, match=rf"'{slot}'\] has \d+ cells both in its rows and in its"):
         cx.tl.pca_pp(logs, pairs=slot, n_comps=2)

@@ -35,7 +35,7 @@ def counted():
 
 
 @pytest.mark.slow
-def test_counts_in_a_layer(counted, tmp_path, monkeypatch):
+def test_counts_are_read_from_a_layer(counted, tmp_path, monkeypatch):
     for name, value in (("_RATES", (0.02,)), ("_PATIENCE", 1), ("_LEAST_GAIN", 1.0)):
         monkeypatch.setattr(f"contrast_core.probabilistic._clvm_variational.{name}", value)
     options = {"n_shared": 1, "n_comps": 1, "noise": "counts"}
@@ -64,7 +64,7 @@ def test_counts_in_a_layer(counted, tmp_path, monkeypatch):
         cx.tl.project(counted, counted.copy(), key="clvm")
 
 
-def test_selection_with_gaps_and_wrong_values(counted, tmp_path):
+def test_genes_are_selected_despite_missing_and_wrong_values(counted, tmp_path):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(120, 12)) + 2 * rng.normal(size=(120, 1)) @ np.ones((1, 12))
     rows[1::2, :4] += 3 * rng.normal(size=(60, 1)) * [1, -1, 1, -1]

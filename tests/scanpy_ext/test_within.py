@@ -83,7 +83,7 @@ def test_scores_are_centred_within_donors_and_show_the_condition(name: str, unto
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_it_is_the_core_within_groups(apart: bool) -> None:
+def test_the_result_agrees_with_the_core_within_groups(apart: bool) -> None:
     """Compare the result with the core's; the background is the reference or another AnnData."""
     adata, other = study(), study(1)
     behind = other if apart else adata[adata.obs["condition"] == "ctrl"]
@@ -105,7 +105,7 @@ def test_it_is_the_core_within_groups(apart: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["cpca", "pcpca"])
-def test_denoised_cells_are_without_their_donors_differences(name: str) -> None:
+def test_denoised_cells_do_not_contain_differences_between_donors(name: str) -> None:
     adata, plain = study(), study()
     for one, options in ((adata, {"within": "donor"}), (plain, {})):
         getattr(cx.tl, name)(one, **DESIGN, **options)

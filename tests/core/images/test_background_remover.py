@@ -60,7 +60,7 @@ def test_the_estimate_is_the_posterior_mean(mode: Any) -> None:
     np.testing.assert_allclose(remover.strengths(X), strengths, rtol=1e-9)
 
 
-def test_moments_in_place_of_data_whole_or_merged() -> None:
+def test_whole_or_merged_moments_give_the_same_fit_as_data() -> None:
     X, Y, _ = planted()
     y = SecondMoments.from_data(Y)
     parts = SecondMoments.from_data(X[:99]).merge(SecondMoments.from_data(X[99:]))
@@ -72,7 +72,7 @@ def test_moments_in_place_of_data_whole_or_merged() -> None:
         fitted.fit_transform(y, background=y)
 
 
-def test_many_rows_are_worked_on_in_blocks() -> None:
+def test_many_rows_are_processed_in_blocks() -> None:
     X, Y, _ = planted(d=100)
     remover = StructuredBackgroundRemover().fit(X, background=Y)
     many = np.tile(X, (40, 1))  # 1.2 million values, which is more than one block

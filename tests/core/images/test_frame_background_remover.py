@@ -56,7 +56,7 @@ def test_digits_on_photographs(n: int, most: float) -> None:
     assert seen < relative_frame_error(projected, film.clean[:n], X)
 
 
-def test_stacks_in_one_call() -> None:
+def test_stacks_of_frames_are_filtered_in_one_call() -> None:
     X, Y, signal = twitching_square()
     stack, empty = X.reshape(50, 6, *SHAPE), Y.reshape(-1, *SHAPE)
     result = suppress_background(stack, empty, sampling="frames")
@@ -70,7 +70,7 @@ def test_stacks_in_one_call() -> None:
     assert (marked.denoised[:250] ** 2).mean() < 0.1 * (signal**2).mean()
 
 
-def test_too_few_frames_and_other_verdicts() -> None:
+def test_verdicts_on_too_few_frames_and_on_swapped_or_empty_contrasts() -> None:
     X, Y, _ = twitching_square(400, 400)
     film, empty = (a.reshape(-1, *SHAPE) for a in (X, Y))
 
@@ -98,6 +98,6 @@ FILM = np.random.default_rng(0).normal(size=(9, 6, 8))
         (FILM, np.ones((6, 8), dtype=bool) & (np.arange(8) > 2), r"needs a mask of shape \(9,\)"),
     ],
 )
-def test_stacks_that_cannot_be_are_refused(stack: Any, empty: Any, words: str) -> None:
+def test_stacks_and_masks_that_do_not_fit_are_refused(stack: Any, empty: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         suppress_background(stack, empty, sampling="frames")

@@ -50,7 +50,7 @@ def suppressed(frames: Any, background: Any, **options: Any) -> Any:
     return suppress_background(frames, background, sampling="frames", **options)
 
 
-def test_moving_cells_over_a_flickering_texture() -> None:
+def test_moving_cells_are_separated_from_a_flickering_texture() -> None:
     result = suppressed(FILM, EMPTY)
     assert result.estimator.method_ == "library"
     assert result.estimator.n_components_ == 4
@@ -91,7 +91,7 @@ def test_the_number_of_components_is_found_by_leaving_frames_out(n_patterns: int
     np.testing.assert_allclose((library.components**2).mean(axis=1), 1, rtol=0.05)
 
 
-def test_pixels_fitted_exactly_stop_the_rounds() -> None:
+def test_the_robust_fit_ignores_an_outlier_if_all_other_pixels_fit_exactly() -> None:
     design = np.vstack([np.ones(9), np.arange(9.0)])
     target = 2 * design[1] + 1
     target[4] = 100.0
@@ -141,7 +141,7 @@ def test_stored_frames_are_read_and_written_in_parts(tmp_path: Any) -> None:
     np.testing.assert_allclose(found[40:], expected, atol=1e-3)
 
 
-def test_a_library_is_saved_and_units_do_not_matter(tmp_path: Any) -> None:
+def test_a_saved_library_gives_the_same_result_and_units_do_not_matter(tmp_path: Any) -> None:
     remover = FrameBackgroundRemover(SHAPE).fit(ROWS, background=EMPTY_ROWS)
     expected = remover.transform(ROWS)
     save(remover, tmp_path / "library.model")
@@ -170,7 +170,7 @@ def test_bad_input_is_refused(background: Any, options: Any, words: str) -> None
 
 
 @pytest.mark.parametrize("sampling", ["frames", "patches"])
-def test_progress_may_stop_the_work(sampling: Any) -> None:
+def test_the_progress_function_can_stop_the_computation(sampling: Any) -> None:
     seen = []
 
     def progress(items: Any, *, total: int, desc: str) -> Any:

@@ -90,7 +90,7 @@ def cases(kinds: Any) -> Any:
 
 
 @cases(TAKEN)
-def test_the_same_pixels_of_any_kind_give_the_same(reader: str, kind: str) -> None:
+def test_the_same_pixels_in_any_container_give_the_same_result(reader: str, kind: str) -> None:
     found = np.asarray(READERS[reader](TAKEN[kind](STACK)), np.float64)
     np.testing.assert_allclose(found, READERS[reader](STACK), rtol=1e-5, atol=1e-4)
 
@@ -124,13 +124,13 @@ def test_invalid_masks_are_refused(sampling: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [list, _tensor, da.from_array, lambda mask: np.uint8(255) * mask])
-def test_masks_of_any_kind_give_the_same(make: Any) -> None:
+def test_equal_masks_of_any_type_give_the_same_result(make: Any) -> None:
     mask = make(np.broadcast_to(MASK, STACK.shape).copy())
     np.testing.assert_array_equal(SMALL.rows(STACK, mask).load(), SMALL.rows(STACK, MASK).load())
 
 
 @each_sampling
-def test_results_of_a_mapped_function(sampling: Any) -> None:
+def test_a_mapped_function_must_return_real_numbers_of_the_right_shape(sampling: Any) -> None:
     for function, words in (
         ("mean", "function='mean' cannot be called"),
         (lambda rows: None, "returned NoneType"),
@@ -181,7 +181,7 @@ def test_invalid_arguments_are_refused_by_name(name: str) -> None:
         refused(lambda value=value: call(value), words)  # type: ignore[misc]
 
 
-def test_integers_of_any_type_are_integers() -> None:
+def test_integers_of_any_type_are_accepted() -> None:
     for kind in (np.int64, np.uint8):
         assert Patches((kind(4), kind(4)), kind(2)) == Patches((4, 4), 2)
         last = Channels(kind(2)).rows(STACK).load()

@@ -43,7 +43,9 @@ def test_units_and_a_shift_do_not_matter(make: Any, scale: float) -> None:
 
 @pytest.mark.parametrize("form", ["strided", "csr", "DataFrame", "f4", "u1", "dask", "zarr"])
 @pytest.mark.parametrize("name", ["windows", "frames"])
-def test_every_form_of_input_agrees_with_the_dense_one(name: str, form: str, tmp_path: Any) -> None:
+def test_every_form_of_input_gives_the_result_of_dense_arrays(
+    name: str, form: str, tmp_path: Any
+) -> None:
     rounded = [np.clip(np.round(a * 16), 0, 255) for a in (X, Y)]
 
     def stored(a: Any) -> Any:
@@ -144,12 +146,12 @@ class Windows(StructuredBackgroundRemover):
         return self.fit(X, y, background=background).transform(X)
 
 
-def test_scikit_learns_own_checks() -> None:
+def test_the_remover_passes_scikit_learns_own_checks() -> None:
     check_estimator(Windows(), on_skip=None)
 
 
 @each_remover
-def test_names_clone_pickle_and_output(make: Any) -> None:
+def test_clones_and_pickles_agree_and_output_keeps_feature_names(make: Any) -> None:
     frames = pd.DataFrame(X, columns=NAMES), pd.DataFrame(Y, columns=NAMES)
     remover = make().fit(frames[0], background=frames[1])
     assert list(remover.set_output(transform="pandas").transform(frames[0]).columns) == NAMES

@@ -138,7 +138,7 @@ LAZY = {
 
 @each_sampling
 @pytest.mark.parametrize("kind", LAZY)
-def test_stacks_that_are_read_lazily_give_the_same(
+def test_stacks_that_are_read_lazily_give_the_same_rows(
     sampling: Any, shape: Any, kind: str, tmp_path: Any
 ) -> None:
     stack = numbers(shape).astype("f4")
@@ -175,7 +175,7 @@ class Counting:
         return part
 
 
-def test_images_are_read_once_and_only_where_something_counts() -> None:
+def test_images_are_read_once_and_only_where_samples_are_needed() -> None:
     image, mask = numbers((3, 40, 50)), np.zeros((3, 40, 50), dtype=bool)
     mask[1, :20, :20] = True
     mapped, masked, film = Counting(image), Counting(image), Counting(numbers((90, 300, 300)))
@@ -189,7 +189,7 @@ def test_images_are_read_once_and_only_where_something_counts() -> None:
 
 
 @pytest.mark.parametrize(("chunk", "n_read"), [(None, 30), (1, 30), (3, 30), (4, 88)])
-def test_frames_between_those_taken_are_read_only_if_they_share_a_chunk(
+def test_unused_frames_are_read_only_if_they_share_a_chunk_with_used_frames(
     chunk: int | None, n_read: int
 ) -> None:
     film = Counting(numbers((90, 6, 5)))
@@ -200,7 +200,7 @@ def test_frames_between_those_taken_are_read_only_if_they_share_a_chunk(
     assert sum(film.read) == n_read * 30
 
 
-def test_a_large_image_is_read_in_bands_which_overlap_by_a_window_at_most() -> None:
+def test_a_large_image_is_read_in_bands_that_overlap_by_at_most_a_window() -> None:
     counting = Counting(np.broadcast_to(np.uint8(1), (6000, 3000)))
     for _ in Patches(size=16, stride=16).rows(counting, elements=2**20).blocks():
         pass
@@ -209,7 +209,7 @@ def test_a_large_image_is_read_in_bands_which_overlap_by_a_window_at_most() -> N
 
 
 @each_sampling
-def test_pixels_that_are_no_numbers_are_refused_where_they_count(sampling: Any, shape: Any) -> None:
+def test_nan_pixels_are_refused_unless_the_mask_leaves_them_out(sampling: Any, shape: Any) -> None:
     stack = numbers(shape)
     stack.ravel()[0] = np.nan
     with pytest.raises(ValueError, match=r"the film has NaN or infinite pixels, first"):
@@ -225,7 +225,7 @@ def test_pixels_that_are_no_numbers_are_refused_where_they_count(sampling: Any, 
         assert np.isfinite(sampling.rows(stack, mask).load()).all()
 
 
-def test_errors_say_where_the_pixels_are() -> None:
+def test_errors_say_where_the_nan_pixels_are() -> None:
     image = numbers((2, 40, 40))
     image[1, 25, 3] = np.inf
     with pytest.raises(ValueError, match=r"first in \[1, 24:32, 0:8\]"):
@@ -259,7 +259,7 @@ def test_stacks_and_masks_of_other_shapes_are_refused(
 
 
 @pytest.mark.parametrize("strides", [(1, 3), (3, 1), (2, 3)])
-def test_rows_of_one_stack_at_two_strides_are_told_apart(strides: tuple[int, int]) -> None:
+def test_rows_of_one_stack_at_two_strides_are_different_data(strides: tuple[int, int]) -> None:
     stack = np.random.default_rng(0).normal(size=(3, 20, 24)) + np.arange(24)
     mask = np.zeros((20, 24), dtype=bool)
     mask[:, :12] = True

@@ -11,7 +11,9 @@ from contrast_core.images._stationary import lag_average, stationary_part, textu
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (3, 5), (1, 6), (5, 1), (1, 1)])
-def test_the_lag_average_is_the_mean_over_equal_steps(shape: tuple[int, int]) -> None:
+def test_the_lag_average_is_the_mean_over_pixel_pairs_with_equal_offsets(
+    shape: tuple[int, int],
+) -> None:
     rng = np.random.default_rng(0)
     D = shape[0] * shape[1]
     mixed = rng.normal(size=(D, D))
@@ -81,7 +83,7 @@ def test_frames_of_a_weak_background_count_more() -> None:
     assert abs(found.basis[:, 0] @ u[:, 0]) > 0.8
 
 
-def test_variances_are_debiased_and_what_is_undetected_has_a_small_one() -> None:
+def test_variances_are_debiased_and_small_in_undetected_directions() -> None:
     rng = np.random.default_rng(0)
     u = np.linalg.qr(rng.normal(size=(400, 1)))[0]
     noise, background = rng.normal(size=(2, 200, 400))
@@ -90,7 +92,7 @@ def test_variances_are_debiased_and_what_is_undetected_has_a_small_one() -> None
     assert found.variances[-1] == pytest.approx(0.1 * np.sqrt(400 / 200), rel=0.02)
 
 
-def test_a_mean_is_kept_as_far_as_it_stands_out_of_its_noise() -> None:
+def test_a_mean_is_shrunk_according_to_its_noise() -> None:
     frames = np.random.default_rng(0).normal(size=(50, 30))
     noise = (frames**2).sum() / 50**2  # squared noise of the mean frame
     direction = np.full(30, 1 / np.sqrt(30))

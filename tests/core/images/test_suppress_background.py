@@ -37,7 +37,7 @@ EMPTY = IMAGE[:64, :64]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_patterns_go_and_cells_stay_without_tuning(pattern: str) -> None:
+def test_patterns_are_removed_and_cells_are_kept_without_tuning(pattern: str) -> None:
     image, mask, clean = scene(PATTERNS[pattern], (192, 192))
     result = suppress_background(image, mask, sampling=Patches(stride=4))
     blurred = (relative_error(gaussian_filter(image, s), clean, image) for s in (0.5, 1, 1.5, 2, 3))
@@ -77,7 +77,7 @@ def test_a_fit_to_one_image_applies_to_another() -> None:
         suppress_background(frames, empty, channel_axis=0, apply_to=frames)
 
 
-def test_strips_that_do_not_fit_the_image_give_way_to_squares() -> None:
+def test_squares_are_used_if_strips_do_not_fit_in_the_image() -> None:
     rng = np.random.default_rng(0)
     lines = stripes((140, 140), rng) + 0.1 * rng.normal(size=(140, 140))
     image = lines[:40, :40] + cells((40, 40), rng, empty=20)
@@ -85,7 +85,7 @@ def test_strips_that_do_not_fit_the_image_give_way_to_squares() -> None:
     assert suppress_background(image, lines).sampling == Patches((16, 16), 2)
 
 
-def test_it_is_the_remover_on_patches() -> None:
+def test_the_result_is_that_of_the_remover_on_patches() -> None:
     result = suppress_background(IMAGE, MASK, sampling=QUICK, background_strength="constant")
     # The image is small, so the fit uses the windows at every position.
     every = Patches(size=8, stride=1)
@@ -98,7 +98,7 @@ def test_it_is_the_remover_on_patches() -> None:
     np.testing.assert_allclose(result.denoised, QUICK.map(fitted.transform, IMAGE), atol=1e-12)
 
 
-def test_masks_may_be_integers_and_what_may_be_either_is_refused() -> None:
+def test_masks_may_be_integers_and_ambiguous_arrays_are_refused() -> None:
     expected = suppress_background(IMAGE, MASK, sampling=QUICK).denoised
     for behind in (MASK.astype(int), MASK.astype("f4"), MASK[None] * 255):
         found = suppress_background(IMAGE[None], behind, sampling=QUICK).denoised[0]
@@ -120,7 +120,7 @@ def test_masks_may_be_integers_and_what_may_be_either_is_refused() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["u1", "f4", "i4", "f2", ">f8"])
-def test_images_of_any_real_type(dtype: str) -> None:
+def test_images_of_any_real_type_give_the_result_of_float64(dtype: str) -> None:
     scaled = np.round(40 * (IMAGE - IMAGE.min())).clip(0, 255).astype(dtype)
     result = suppress_background(scaled, MASK, sampling=QUICK)
     expected = suppress_background(scaled.astype(float), MASK, sampling=QUICK)
@@ -163,7 +163,7 @@ WITH_NAN = np.where(np.arange(131) == 100, np.nan, IMAGE)
         (np.dstack([IMAGE] * 3), MASK, "Colours or channels in the last axis"),
     ],
 )
-def test_bad_images_are_refused_with_what_to_do(image: Any, behind: Any, words: str) -> None:
+def test_bad_images_are_refused_with_advice(image: Any, behind: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         suppress_background(image, behind)
 
@@ -187,7 +187,7 @@ def test_bad_arguments_are_refused_by_name(argument: str, value: Any, words: str
 @pytest.mark.parametrize(
     ("height", "width", "small"), [(9, 10, True), (32, 31, True), (64, 64, False)]
 )
-def test_a_background_that_holds_few_windows_is_called_too_small(
+def test_a_background_with_few_windows_is_called_too_small(
     height: int, width: int, small: bool
 ) -> None:
     mask = MASK.copy()
@@ -227,7 +227,7 @@ def test_bright_images_stay_as_bright_and_dark_grounds_become_zero() -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_stripes_are_looked_at_in_strips_and_fringes_in_squares(turned: bool) -> None:
+def test_stripes_are_sampled_in_strips_and_fringes_in_squares(turned: bool) -> None:
     for pattern, size in [(stripes, (6, 64)), (fringes, (16, 16))]:
         image, mask, _ = scene(pattern, (180, 190), 96)
         if turned:
@@ -249,7 +249,7 @@ def test_stripes_are_looked_at_in_strips_and_fringes_in_squares(turned: bool) ->
         (curtains, (2, 0.1), (64, 6), {"background_strength": "varying"}, 0.75),
     ],
 )
-def test_strips_of_constant_strength_leave_less_of_lines(
+def test_lines_are_removed_best_in_strips_with_a_constant_strength(
     pattern: Any, strengths: Any, sides: Any, other: Any, share: float
 ) -> None:
     amplitude, noise = strengths
@@ -282,7 +282,7 @@ def test_lines_are_averaged_over_their_whole_length() -> None:
     assert twice.verdicts == once.verdicts
 
 
-def test_stationary_moments_average_over_equal_steps() -> None:
+def test_stationary_moments_are_averages_over_pixel_pairs_with_equal_offsets() -> None:
     rows = np.random.default_rng(0).normal(size=(50, 6))
     moments = SecondMoments.from_data(rows)
     found = stationary_moments(moments, (1, 6))

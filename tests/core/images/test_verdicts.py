@@ -53,7 +53,7 @@ def with_background(pattern: Any) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_sound_swapped_and_empty_contrasts(pattern: str) -> None:
+def test_verdicts_on_sound_swapped_and_empty_contrasts(pattern: str) -> None:
     image, alone, mask = with_background(PATTERNS[pattern])
     assert verdicts(blocks(image), blocks(image, mask)) == ()
     (swapped,) = verdicts(blocks(alone), blocks(image))
@@ -132,7 +132,7 @@ def test_a_weak_signal_is_found_beside_a_strong_background(n: int, d: int) -> No
     assert kinds(verdicts(film(0), film(4))) == ["layers probably swapped"]
 
 
-def test_blocks_share_no_pixels_and_hold_all_that_fits() -> None:
+def test_blocks_share_no_pixels_and_hold_all_windows_that_fit() -> None:
     stack = np.random.default_rng(0).normal(size=(3, 48, 64))
     parts = blocks(stack)
     assert len(parts) == 4
@@ -147,7 +147,7 @@ def test_blocks_share_no_pixels_and_hold_all_that_fits() -> None:
     assert len(block_moments(Channels(0), stack)) == 8
 
 
-def test_large_stacks_are_cut_at_a_stride_that_leaves_some_thousands_of_patches() -> None:
+def test_large_stacks_are_sampled_at_a_wide_stride() -> None:
     large, mask = np.broadcast_to(np.uint8(1), (40, 512, 512)), np.zeros((512, 512), dtype=bool)
     mask[:256] = True
     assert wide_stride(Patches(16), large) == 13  # sqrt(40 * 512**2 / 65536), rounded up
@@ -187,7 +187,7 @@ CONSTANT = SecondMoments.from_data(np.ones((9, 4)))
         (lambda: blocks(np.ones((20, 20)), np.ones((20, 20))), TypeError, "has dtype float64"),
     ],
 )
-def test_bad_input(call: Any, error: Any, words: str) -> None:
+def test_bad_input_is_refused(call: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
         call()
 
@@ -209,7 +209,7 @@ def test_tiles_follow_the_height_and_the_width_of_the_image() -> None:
 SHAPE = (170, 180)
 
 
-def test_smooth_backgrounds_are_called_by_name() -> None:
+def test_smooth_backgrounds_are_recognised() -> None:
     hazy, mask, clean = scene(haze, SHAPE, 84)
     rng = np.random.default_rng(0)
     uneven = (clean + 0.3) * np.exp(0.5 * haze(SHAPE, rng)) + 0.01 * rng.normal(size=SHAPE)
@@ -220,7 +220,7 @@ def test_smooth_backgrounds_are_called_by_name() -> None:
         assert verdict.value > verdict.threshold
 
 
-def test_haze_over_objects_as_smooth_is_not_called_so() -> None:
+def test_haze_over_equally_smooth_objects_gives_no_verdict() -> None:
     """Check that there is no verdict if a top-hat filter would remove the objects with the haze."""
     rng = np.random.default_rng(0)
     image = 3 * haze(SHAPE, rng) + haze(SHAPE, rng)
@@ -238,7 +238,7 @@ def test_patterns_of_other_kinds_are_not_examined() -> None:
         assert smooth_background(refuse, cells(SHAPE, rng), area, None) == (False, ())
 
 
-def test_an_area_over_cells_and_swapped_stacks_are_found_out() -> None:
+def test_an_area_over_cells_and_swapped_stacks_are_detected() -> None:
     data = cells_behind_fringes((200, 200))
     over = np.zeros((200, 200), dtype=bool)
     over[100:190, 100:190] = True
