@@ -88,7 +88,9 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
             If no row, or every row, has the background's label, or a label is missing.
         """
         if y is None:
-            raise ValueError("requires y to be passed, but the target y is None: a label per row.")
+            raise ValueError(
+                "requires y to be passed, but the target y is None. Give a label for each row."
+            )
         rows = rows_of(X)
         check_unmasked(y, "y")
         column: Any = np.asarray(y).ravel() if getattr(y, "shape", ())[1:] == (1,) else y
@@ -151,7 +153,7 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def _taken(X: Any, rows: Rows, mask: NDArray[np.bool_]) -> Any:
-    """Return the rows of the mask in their own format, or stored and sparse rows as CSR."""
+    """Return the rows where the mask is True, in the format of X; stored rows become CSR."""
     some = rows.take(mask)  # raises an error if a dask array does not know its number of rows
     if hasattr(X, "columns") or rows.place == "dask" or rows.device is not None:
         return _safe_indexing(X, np.flatnonzero(mask))

@@ -214,7 +214,10 @@ class LinearMap:
     @property
     def _back(self) -> FloatArray:
         if self.reconstruction is None:
-            raise ValueError("this map has no reconstruction: it leads from rows to scores only.")
+            raise ValueError(
+                "this map has no reconstruction, so it maps rows to scores only. Give "
+                "reconstruction= to map scores back to rows."
+            )
         return self.reconstruction
 
     def _map(
@@ -233,7 +236,7 @@ class LinearMap:
         rows = rows_of(X)
         if rows.shape[1] != len(self.mean):
             raise ValueError(
-                f"{rows.name} has {rows.shape[1]} features, but the map is of {len(self.mean)}."
+                f"{rows.name} has {rows.shape[1]} features, but the map expects {len(self.mean)}."
             )
         arrays |= {"mean": self.mean, "projection": self.projection}
         result: FloatArray = rows.map(partial(function, **arrays), width, dense=dense)

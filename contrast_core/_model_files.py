@@ -167,9 +167,8 @@ def load(path: str | os.PathLike[str]) -> Model:
     Raises
     ------
     ValueError
-        If the file is damaged or truncated, or is not a model file. Examples of other files are
-        pickles and archives with other members. The error is also raised if this version does not
-        know the format or the class of the file.
+        If the file is damaged or truncated, or is not a model file (a pickle, for example). The
+        error is also raised if this version does not know the format or the class of the file.
     OSError
         If the file cannot be read.
 
@@ -184,8 +183,9 @@ def load(path: str | os.PathLike[str]) -> Model:
             raise
         except zipfile.BadZipFile as error:
             raise ValueError(
-                f"{path} is not a model file, or it is damaged or truncated ({error}). Files are "
-                "read that contrast_core.save wrote; pickles are not, for they can run code."
+                f"{path} is not a model file, or it is damaged or truncated ({error}). Only files "
+                "written by contrast_core.save can be read. Pickles are refused because they can "
+                "run code."
             ) from error
         except Exception as error:  # a damaged file can raise any error
             raise ValueError(
@@ -203,7 +203,7 @@ def _read(file: IO[bytes], path: str) -> Model:
             )
         about, stored = map(archive.getinfo, _MEMBERS)
         if about.file_size > _LARGEST_HEADER or stored.compress_type != zipfile.ZIP_STORED:
-            raise ValueError("it unpacks to more than a model file does")
+            raise ValueError("it is larger when unpacked than a model file can be")
         header = json.loads(archive.read(_MEMBERS[0]))
         if header["format"] != _FORMAT:
             raise _Refused(
@@ -275,8 +275,8 @@ class _Writer:
                     "moments=True, or fit it to SecondMoments.from_data of both datasets."
                 )
             raise TypeError(
-                f"{where} is {_described(value)}, which a model file cannot hold; it holds "
-                f"numbers, text and arrays of them. {advice}"
+                f"{where} is {_described(value)}, which a model file cannot hold. A model file "
+                f"holds numbers, text and arrays of them. {advice}"
             )
         tree: dict[str, Any] = {"class": type(value).__name__}
         if is_dataclass(value):
@@ -342,7 +342,7 @@ class _Reader:
                 return matrix
             case {"class": str(name), **state}:
                 return self._model(name, state)
-        raise ValueError(f"an entry {str(tree)[:40]!r} is of no known kind")
+        raise ValueError(f"the entry {str(tree)[:40]!r} has an unknown kind")
 
     def _values(self, trees: dict[str, Any]) -> dict[str, Any]:
         return {name: self.value(tree) for name, tree in trees.items()}

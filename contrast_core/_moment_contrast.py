@@ -213,7 +213,7 @@ class MomentContrast(LinearContrast):
         *,
         foreground: bool = True,
     ) -> FloatArray:
-        """Centre scores within labels, by their means in the foreground or in these rows."""
+        """Subtract from the scores of each label their mean in the foreground or in these rows."""
         labels = check_labels(within, len(scores), "within")
         known = np.asarray(getattr(self, "within_labels_", ())).tolist() if foreground else []
         shift = np.zeros(scores.shape)
@@ -232,8 +232,9 @@ class MomentContrast(LinearContrast):
         check_is_fitted(self)
         if not hasattr(self, "background_moments_"):
             raise AttributeError(
-                "background_variances_ needs the moments of the background, which this estimator "
-                "does not hold; save it with save(..., moments=True), or fit it with a background."
+                "background_variances_ needs the moments of the background, but this estimator "
+                "does not hold them. Fit it with a background, and save it with "
+                "save(..., moments=True)."
             )
         return parts_along(self.background_moments_, self.components_)
 

@@ -97,17 +97,19 @@ class StrengthPath(ContrastStrength):
         others = self._fit_each([self._with_strength(value) for value in values])
         return [self._like_this(other) for other in others]
 
-    def _check_moments(self, purpose: str = "other strengths are solved") -> None:
+    def _check_moments(self, purpose: str = "fits at other strengths") -> None:
+        """Raise ValueError if the moments that `purpose` needs are missing."""
         check_is_fitted(self)
         if self._background_is_optional and not hasattr(self, "background_mean_"):
             raise ValueError(
-                f"this {type(self).__name__} was fitted without a background, from whose moments "
-                f"{purpose}; fit it with one: fit(X, background=...)."
+                f"this {type(self).__name__} was fitted without a background, but {purpose} need "
+                "the moments of a background. Fit it with one: fit(X, background=...)."
             )
         if not all(hasattr(self, name) for name in self._of_moments):
             raise ValueError(
-                f"this {type(self).__name__} was read from a file that holds no moments, which "
-                f"{purpose} from. Save the model with save(..., moments=True), or fit it again."
+                f"this {type(self).__name__} was read from a file that holds no moments, but "
+                f"{purpose} need them. Save the model with save(..., moments=True), or fit it "
+                "again."
             )
 
     def _like_this(self, other: Self) -> Self:
@@ -132,7 +134,7 @@ class StrengthPath(ContrastStrength):
         return fitted
 
     def _fit_each(self, others: list[Self]) -> list[Self]:
-        """Fit estimators that differ from this one in strength; return them as `ascending` does."""
+        """Fit estimators that differ from this one in strength, and sort them by `ascending`."""
         raise TypeError(f"{type(self).__name__} does not define how to fit a path.")
 
 

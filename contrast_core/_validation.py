@@ -297,7 +297,7 @@ def check_counts(block: Any, name: str) -> None:
     if wrong.any():
         raise ValueError(
             f"{name} holds {values[wrong].flat[0]!s}, but noise='counts' takes whole "
-            "numbers from 0. Give the raw counts, or take noise='normal'."
+            "numbers from 0. Give the raw counts, or use noise='normal'."
         )
 
 
@@ -346,9 +346,9 @@ def check_unmasked(values: object, name: str) -> None:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         n_masked = int(np.ma.getmaskarray(values).sum())
         raise TypeError(
-            f"{name} is a masked array with {n_masked} masked entries, which are not left out "
-            "here: drop those rows or features, or fill the entries in "
-            f"({name}.filled(...), imputation). PCPCA takes them for missing."
+            f"{name} is a masked array with {n_masked} masked entries, which cannot be left out "
+            "here. Drop those rows or features, or fill the entries "
+            f"({name}.filled(...), imputation). PCPCA treats masked entries as missing values."
         )
 
 

@@ -78,7 +78,7 @@ def _package(names: dict[str, Any]) -> str:
 def with_progress(
     items: Iterable[T], total: int | None, label: str, progress: Progress
 ) -> Iterable[T]:
-    """Iterate over `items` with a progress bar, by tqdm or by a function with its arguments."""
+    """Iterate over `items` with a progress bar of tqdm or of the callable `progress`."""
     if progress is False:
         return items
     if progress is True:

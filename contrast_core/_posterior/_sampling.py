@@ -17,7 +17,7 @@ def posterior_moments(model: Any) -> tuple[Moments, Moments]:
     """Return the moments of a fit; without a background the foreground's moments serve as both."""
     if hasattr(model, "foreground_moments_") and not hasattr(model, "background_mean_"):
         return model.foreground_moments_, model.foreground_moments_
-    model._check_moments("posteriors are drawn")
+    model._check_moments("draws from the posterior")
     return model.foreground_moments_, model.background_moments_
 
 

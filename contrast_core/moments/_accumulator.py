@@ -44,7 +44,7 @@ def overflow(name: str, dtype: object) -> ValueError:
     advice = "" if "64" in str(dtype) else ", or use precision='double'"
     return ValueError(
         f"the variance of {name} overflows {dtype}; multiply all data by a constant that brings "
-        f"them near 1{advice}."
+        f"all values near 1{advice}."
     )
 
 
@@ -123,15 +123,16 @@ class Accumulator:
     precision : {"double", "single"}, default="double"
         Arithmetic of the products of dense rows.
     elements : int
-        Size of a block. Dense rows are gathered up to half this number of values, and sparse rows
-        up to twice this number of entries, so that multiplying takes longer than merging.
+        Size of a block. A block of dense rows has half this number of values, and a block of sparse
+        rows has twice this number of entries. Multiplying such a block takes longer than merging
+        its summary.
     n_groups : int, default=1
         Number of groups of rows. Each row is centred by the mean of its group.
     start_workers : callable, optional
-        Function that is called when the first block is full. It returns a pool of threads and their
-        number, or (None, 0). The threads summarise a block while the caller reads the next one.
-        Blocks are merged in the order in which they were read, so the result does not depend on the
-        threads.
+        Function that is called when the first block is full. It returns a pool of threads and the
+        number of threads, or (None, 0). The threads summarise a block while the caller reads the
+        next one. Blocks are merged in the order in which they were read, so the result does not
+        depend on the threads.
     """
 
     def __init__(
@@ -192,7 +193,7 @@ class Accumulator:
         return self._total
 
     def _flush(self, full: bool = False) -> None:
-        """Summarise the gathered rows; if they fill a block, the worker threads do it."""
+        """Summarise the gathered rows; the worker threads do this if the rows fill a block."""
         parts, *labels = zip(*self._gathered, strict=True)
         weights, codes = (None if each[0] is None else np.concatenate(each) for each in labels)
         self._gathered, self._n_gathered = [], 0

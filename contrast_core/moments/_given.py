@@ -76,19 +76,19 @@ def check_covariance(covariance: ArrayLike, name: str, n_features: int) -> Float
         difference = float(np.abs(forth - probe @ matrix).max())
     if not np.isfinite(difference):
         holds = "numbers near the largest of float64" if np.isfinite(matrix).all() else "NaN or inf"
-        raise ValueError(f"{name} holds {holds}; it must be finite, and so its sums.")
+        raise ValueError(f"{name} holds {holds}; its entries and their sums must be finite.")
     variances = matrix.diagonal()
     largest = float(np.abs(variances).max())
     if difference > _ROUNDING * np.sqrt(n_features) * largest:
         raise ValueError(
-            f"{name} is not symmetric, but a covariance is. If the asymmetry is rounding, give "
-            "(C + C.T) / 2; otherwise check how the matrix was computed."
+            f"{name} is not symmetric, but a covariance must be. If rounding made it asymmetric, "
+            "give (C + C.T) / 2; otherwise check how the matrix was computed."
         )
     if variances.min() < -_ROUNDING * largest:
         feature = int(variances.argmin())
         raise ValueError(
-            f"{name} has the negative variance {variances[feature]:.3g} of feature {feature}; a "
-            "covariance has none."
+            f"{name} has the negative variance {variances[feature]:.3g} for feature {feature}; "
+            "variances cannot be negative."
         )
     _check_semidefinite(matrix, name)
     return matrix
@@ -104,8 +104,8 @@ def _check_semidefinite(matrix: FloatArray, name: str) -> None:
     except np.linalg.LinAlgError:
         raise ValueError(
             f"{name} is indefinite: it has an eigenvalue below {-shift:.2g}, but no direction can "
-            "have a negative variance. Covariances whose entries come from different rows (pandas' "
-            "DataFrame.cov with missing values) are like this; PCPCA and CLVM take such rows."
+            "have a negative variance. This happens if entries are computed from different rows, "
+            "as by pandas' DataFrame.cov with missing values. PCPCA and CLVM accept missing values."
         ) from None
 
 
@@ -122,7 +122,8 @@ def names_of_both(ours: Any, other: Any, advice: str) -> tuple[str, ...] | None:
     kind = type(ours)
     if not isinstance(other, kind):
         raise TypeError(
-            f"{kind.__name__} merge with {kind.__name__}, got {type(other).__name__}; {advice}."
+            f"{kind.__name__} can only be merged with {kind.__name__}, got "
+            f"{type(other).__name__}; {advice}."
         )
     check_same_features(
         *(ours.n_features, ours.feature_names, other.n_features, other.feature_names),

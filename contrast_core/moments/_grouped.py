@@ -29,7 +29,7 @@ def check_groups(groups: Any, weights: Any, means: Any) -> tuple[NDArray[Any], A
     means = check_means(means, "group_means")
     labels = check_labels(groups, len(means), "groups")
     if len(np.unique(labels)) < len(labels):
-        raise ValueError(f"groups={shown(labels.tolist())} names a group twice.")
+        raise ValueError(f"groups={shown(labels.tolist())} names a group twice; merge its rows.")
     weights = np.asarray(weights)
     if check_weights(weights, len(means), "group_weights").min() <= 0:
         raise ValueError("group_weights holds 0; leave out groups without rows.")
@@ -51,7 +51,7 @@ def common_labels(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[Any]:
 
 
 def spread_over(labels: ArrayLike, summary: Summary, groups: NDArray[Any]) -> Summary:
-    """Extend a summary of some groups to all `labels`; the other groups get weight zero."""
+    """Extend a summary of the groups `groups` to all `labels`; new groups get weight zero."""
     labels = np.asarray(labels)
     at = np.searchsorted(labels, groups)
     weights = np.zeros(len(labels), summary.weights.dtype)

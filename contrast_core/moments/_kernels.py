@@ -1,9 +1,10 @@
 """Products of all pairs of columns of sparse rows, by a compiled loop or by SciPy.
 
 Problem: SciPy's product of two sparse matrices stores every intermediate result, and cannot treat
-well-filled columns as dense in the same pass. A compiled loop over the entries avoids both, and
-SciPy takes up to 2.3 times as long. The loop is used if numba is installed and there are so many
-entries that the time to start numba pays off. Otherwise SciPy computes the same products.
+columns with many entries as dense in the same pass. A compiled loop over the entries has neither
+drawback, and SciPy takes up to 2.3 times as long. The loop is used if numba is installed and there
+are enough entries to make up for the time that numba takes to start. Otherwise SciPy computes the
+same products.
 
 The loop is plain Python that numba can compile. Indices are unsigned integers, because numba
 would check at every entry whether a signed index is negative. Other products are left to SciPy,
@@ -26,18 +27,20 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg import add_products
 from contrast_core.rows import ELEMENTS
 
-_WORTH_COMPILING = 2**16  # entries from which compiled code is faster, if numba is loaded already
-_WORTH_STARTING = 2**22  # entries in all calls together after which numba is loaded, in a second
+# Smallest number of entries for which compiled code is faster, if numba is loaded already.
+_WORTH_COMPILING = 2**16
+# Numba is loaded, which takes a second, once all calls together had this number of entries.
+_WORTH_STARTING = 2**22
 _BLOCK = 2048  # rows of a block; its dense columns and entries stay in the processor's cache
 _MOST_FEATURES = 2**16  # largest number of features that 16-bit indices can address
-_entries_so_far = [0]  # entries of all calls before numba was loaded
+_entries_so_far = [0]  # number of entries in all calls before numba was loaded
 
 
 def compiled_pays(n_entries: int) -> bool:
     """Return whether compiled code is available and faster for this number of entries.
 
     A process that gets many small blocks, such as the worker of a cluster, also gains from numba.
-    Therefore the entries of all calls count until numba is loaded.
+    Therefore the entries of all calls are added up until numba is loaded.
     """
     if "numba" not in sys.modules:
         _entries_so_far[0] += n_entries
@@ -74,8 +77,8 @@ def covariance_parts(
     rows : CSR matrix of shape (n, n_features)
         The rows.
     dense, others : ndarray of shape (m,) and (t,)
-        Indices of the columns that are centred and treated as dense, and of all other columns,
-        which are not centred.
+        Indices of the columns that are treated as dense, and of all other columns. Only the dense
+        columns are centred.
     centres : ndarray of shape (G, m)
         Values that are subtracted from the dense columns, for each group of rows.
     spread : ndarray of shape (n,) or None

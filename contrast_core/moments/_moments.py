@@ -6,7 +6,8 @@ forms, and the plan (`contrast_core.solve`) chooses among them by their cost.
 
 - "dense": a matrix of features x features. It is used if there are no more features than rows.
 - "span": a matrix in an orthonormal basis of the rows' span. It is used if there are more features
-  than rows. Its size is at most the number of rows, and its nonzero eigenvalues are the same.
+  than rows. Its size is at most the number of rows, and it has the same nonzero eigenvalues as the
+  covariance.
 - "products": the rows themselves. The covariance is never formed, but only multiplied with a few
   columns. An iteration for leading eigenvectors needs no more.
 
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from contrast_core._validation import FloatArray
 
 Form: TypeAlias = Literal["dense", "span", "products"]
-# Threads that share a product, and their number.
+# A pool of threads that compute a product together, and the number of threads.
 Threads: TypeAlias = tuple[Executor | None, int]
 
 ALONE: Threads = (None, 1)
@@ -98,7 +99,7 @@ class Moments(abc.ABC):
 
     def matrix(self) -> FloatArray:
         """Return the covariance in its coordinates, (size, size); do not change it in place."""
-        raise TypeError(f"{type(self).__name__} gives products only, no matrix.")
+        raise TypeError(f"{type(self).__name__} can only compute products, and has no matrix.")
 
     def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
         """Return the product of the covariance with columns (size, b)."""
@@ -121,7 +122,7 @@ class Moments(abc.ABC):
         raise TypeError(f"the coordinates of {type(self).__name__} are the features.")
 
     def shares_coordinates(self, other: Moments) -> bool:
-        """Return whether both moments use the same coordinates."""
+        """Return whether these and the other moments use the same coordinates."""
         return self.form == other.form and self.size == other.size
 
 
@@ -132,7 +133,7 @@ def varies(mean: FloatArray, variances: FloatArray) -> NDArray[np.bool_]:
 
 
 def in_cache(matrix: FloatArray) -> Iterator[slice]:
-    """Yield slices of rows that fit into the cache, so that several steps read memory only once."""
+    """Yield slices of rows that fit into the cache, so that they are read from memory only once."""
     step = max(1, _CACHED_ELEMENTS // max(1, matrix.shape[1]))
     return (slice(start, start + step) for start in range(0, len(matrix), step))
 

@@ -128,13 +128,13 @@ class PairMoments:
         feature_names: Sequence[str] | None = None,
         progress: Progress = False,
     ) -> PairMoments:
-        """Return the moments of two matrices, in memory or not, as matrices of the features.
+        """Return the moments of the pairs of rows of two matrices, in memory or not.
 
         Parameters
         ----------
         X, positive : array-like, DataFrame, scipy sparse matrix or stored dataset of shape \
                 (n_pairs, n_features)
-            The two views; row i of one is paired with row i of the other. They are read in blocks
+            The two views. Row i of X is paired with row i of `positive`. They are read in blocks
             of rows and accumulated in float64. Sparse input is never made dense as a whole. An HDF5
             dataset, a zarr array, the sparse dataset of a backed AnnData or a memory map is never
             in memory as a whole.
@@ -177,7 +177,7 @@ class PairMoments:
         chunks : iterable of pairs of array-like or sparse matrices of shape (any, n_features)
             Blocks of the two views; each is read once and may be dropped afterwards.
         feature_names : sequence of str, optional
-            Names of the features; those of the first DataFrame are taken by default.
+            Names of the features; by default the column names of the first DataFrame.
 
         Returns
         -------
@@ -310,15 +310,16 @@ class PairRows(Rows):
 
 
 def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = True) -> PairMoments:
-    """Return the moments of pairs that are in memory, in the given form.
+    """Return the moments, in the given form, of pairs that are in memory.
 
-    The moments can be used either for the exchangeable form of the method or for its literal form.
+    They serve the exchangeable form of the method if `exchangeable` is true, and its literal form
+    otherwise.
     """
     x, p, names = check_pairs(X, positive)
     if form == "dense":
         return _in_features([(x, p)], names, with_first=not exchangeable)
     pairs = [PairRows(x, p, sign, names) for sign in (1.0, -1.0)]
-    if x.is_sparse and p.is_sparse:  # add the views once, not at every product
+    if x.is_sparse and p.is_sparse:  # combine the views once instead of at every product
         options: Any = {"names": names, "elements": x.elements}
         pairs = [rows_of(rows.load(), "X", **options) for rows in pairs]  # type: ignore[misc]
     views = [FeatureMoments.from_data(rows, check=True) for rows in (x, p)]
@@ -342,7 +343,7 @@ def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = Tr
     in_span: Any = span_moments(pairs)
     if exchangeable:
         return PairMoments(in_span[0], in_span[1], None, in_span[2])
-    # The relation x = u + d holds in any coordinates.
+    # Because x = u + d in any coordinates, the first view is the sum of the two parts.
     space = in_span[0].space
     coordinates = space.factor.coordinates()
     first_view = coordinates[:n] + coordinates[n:]
@@ -408,7 +409,7 @@ def check_pairs(
     if x.shape[0] != p.shape[0]:
         raise ValueError(
             f"positive has n_samples={p.shape[0]} but X has n_samples={x.shape[0]}; row i of one "
-            "is paired with row i of the other, so both need the same number. Repeat rows that "
-            "have several partners, and say how many pairs that is worth by n_effective."
+            "is paired with row i of the other, so both need the same number of rows. Repeat rows "
+            "that have several partners, and give the effective number of pairs as n_effective."
         )
     return x, p, x.names or p.names

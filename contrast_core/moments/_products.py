@@ -28,7 +28,9 @@ from contrast_core.moments._moments import ALONE, Form, Moments, Threads
 from contrast_core.moments._sparse import as_float64
 from contrast_core.rows import Rows, row_view
 
-_WORTH_SHARING = 2**18  # entries that threads share; fewer are multiplied in a millisecond
+# Threads share a product with at least this number of entries. One thread multiplies fewer entries
+# in a millisecond.
+_WORTH_SHARING = 2**18
 
 
 class Term(NamedTuple):
@@ -70,7 +72,10 @@ class Term(NamedTuple):
         return product
 
     def _sparse_product(self, columns: FloatArray, pool: Executor | None, n: int) -> FloatArray:
-        """Return the product of this term with columns; n threads get equally many entries."""
+        """Return the product of this term with columns, which n threads compute together.
+
+        Each thread gets about the same number of entries.
+        """
         shares = np.linspace(0, self.matrix.nnz, max(n, 1) + 1)[1:-1]
         inner = np.searchsorted(self.matrix.indptr, shares).tolist()
         along_mean = self.mean @ columns
@@ -88,7 +93,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ProductMoments(Moments):
-    """Mean and variances of a dataset, and its covariance as products with the rows.
+    """Mean and variances of a dataset, and products of its covariance, computed from the rows.
 
     Dense rows are not copied, so do not change the data while the moments are in use. Unlike
     `SecondMoments`, these moments are as large as the data and cannot be merged.
@@ -102,7 +107,7 @@ class ProductMoments(Moments):
     terms : tuple of Term
         Terms whose sum is the covariance. A single dataset has one term.
     rows : tuple of Rows
-        The dataset; empty for a weighted sum.
+        The dataset. For a weighted sum, the tuple is empty.
     feature_names : tuple of str, optional
         Names of the features, if the data had names.
     parts : tuple of ProductMoments
@@ -121,7 +126,7 @@ class ProductMoments(Moments):
 
     @property
     def shares_out(self) -> bool:
-        """Whether threads speed up products; they do for many sparse entries in memory."""
+        """Whether threads speed up products, as they do for large sparse matrices in memory."""
         sizes = [0 if term.matrix is None else term.matrix.nnz for term in self.terms]
         return all(sizes) and sum(sizes) >= _WORTH_SHARING
 

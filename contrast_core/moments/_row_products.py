@@ -24,8 +24,8 @@ from contrast_core.moments._sparse import filled_features, group_sums, sparse_gr
 from contrast_core.rows import Rows, check_finite
 
 _BLOCK_ELEMENTS = 2**20  # 8 MB of centred columns at a time
-_PASS_ELEMENTS = 2**25  # 256 MB, if each block needs a pass over the rows
-_LEAST_COLUMNS = 256  # for fewer columns, adding the product costs more than the product
+_PASS_ELEMENTS = 2**25  # 256 MB of centred columns, used if each block needs a pass over the rows
+_LEAST_COLUMNS = 256  # for fewer columns, adding the product costs more than computing it
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ class StackedRows:
         Raises
         ------
         ValueError
-            On NaN or infinity.
+            If a value is NaN or infinite.
         """
         if all(part.is_sparse for part in self.parts):
             return _sparse_products(self)

@@ -1,4 +1,4 @@
-"""Count, mean and covariance of a dataset, which are all that the linear methods need.
+"""Count, mean and covariance of a dataset; the linear methods need nothing else.
 
 Problem: compute a covariance in one pass over data that may not fit into memory. Each block of rows
 is centred by its own mean, and the blocks are merged pairwise in float64 (`_accumulator`; Chan,
@@ -169,7 +169,7 @@ class SecondMoments(Moments):
     def _check_grouped(self, part: str) -> None:
         if self.within_covariance is None:
             raise AttributeError(
-                f"{part!r} needs moments of rows with groups; take them by "
+                f"{part!r} needs moments of rows with groups; compute them with "
                 "SecondMoments.from_data(X, groups=...)."
             )
 
@@ -223,9 +223,9 @@ class SecondMoments(Moments):
             good enough for a modest alpha. Most products of sparse rows are computed entry by entry
             in double precision, because that is faster still.
         device : torch.device or str, optional
-            Device on which torch computes the products; by default the one that holds the data.
-            With ``device="cuda"``, the next blocks of rows are copied to the GPU while the ones
-            before are multiplied. A device cannot be combined with dask arrays, groups or weights.
+            Device on which torch computes the products; by default the device that holds the data.
+            With ``device="cuda"``, the next block of rows is copied to the GPU while the previous
+            block is multiplied. A device cannot be combined with dask arrays, groups or weights.
         progress : bool or callable, default=False
             Whether to show tqdm's progress bar of the blocks that are read. A function is called in
             the place of tqdm. This has no effect on dask arrays, because dask has its own progress
@@ -269,7 +269,7 @@ class SecondMoments(Moments):
         precision: Precision = "double",
         device: object = None,
     ) -> list[SecondMoments]:
-        """Return the moments of several selections of rows, each dataset read in one pass.
+        """Return the moments of several selections of rows; each dataset is read in one pass.
 
         Parameters
         ----------
@@ -321,7 +321,7 @@ class SecondMoments(Moments):
             Blocks of rows. Each block is read once before the next one is taken, and may then be
             dropped or overwritten.
         feature_names : sequence of str, optional
-            Names of the features; by default those of the first DataFrame.
+            Names of the features; by default the column names of the first DataFrame.
         name : str, default="X"
             Name of the data in error messages.
         precision, device, progress
@@ -334,7 +334,7 @@ class SecondMoments(Moments):
         Raises
         ------
         ValueError
-            If there is no block, if blocks differ in their features, or on NaN or infinity.
+            If there is no block, blocks differ in their features, or a value is NaN or infinite.
         """
         check_chunks(chunks, "blocks of rows")
         total = len(chunks) if isinstance(chunks, Sized) else None
@@ -382,8 +382,8 @@ class SecondMoments(Moments):
         grouped = [moments.within_covariance is not None for moments in (self, other)]
         if any(grouped) and not all(grouped):
             raise TypeError(
-                "one of the moments is of rows with groups and the other is not; take both with "
-                "groups=, or merge `within` or `between` alone."
+                "only one of the two moments was computed with groups. Compute both with groups=, "
+                "or merge only their `within` or `between`."
             )
         labels = None
         if any(grouped):
@@ -405,13 +405,13 @@ def grouped_moments(
     within_covariance: ArrayLike,
     feature_names: Sequence[str] | None = None,
 ) -> SecondMoments:
-    r"""Return the moments of rows that belong to groups, from the groups' own moments.
+    r"""Return the moments of rows that belong to groups, from moments of the groups.
 
     .. math:: C = W + B, \qquad
         W = \frac1n \sum_i (x_i - m_{g(i)})(x_i - m_{g(i)})^\top, \qquad
         B = \sum_g \frac{n_g}{n} (m_g - m)(m_g - m)^\top
 
-    `SecondMoments.from_data` returns the same for data with ``groups=``.
+    `SecondMoments.from_data` computes the same moments from data with ``groups=``.
 
     Parameters
     ----------

@@ -5,8 +5,8 @@ with a nonzero eigenvalue are linear combinations of the n centred rows Z of all
 eigenproblem has at most n dimensions. The pivoted Cholesky factor of the Gram matrix Z Z^T gives
 the coordinates of the rows in an orthonormal basis of their span. The basis itself is not formed
 (this is the "kernel trick" for the linear kernel; on pivoting and rank, see Higham, Accuracy and
-Stability of Numerical Algorithms, 2nd ed., section 10.3). Results agree with those of the
-covariance to rounding.
+Stability of Numerical Algorithms, 2nd ed., section 10.3). Up to rounding, the results are the same
+as from the covariance.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class RowSpace:
         """Return orthonormal directions outside the span of the rows, (count, n_features)."""
         if count > self.rows.n_features - self.factor.rank:
             raise ValueError(
-                f"{count} directions outside the rows' span were asked for, but of "
-                f"{self.rows.n_features} features it takes {self.factor.rank}."
+                f"{count} directions outside the span of the rows are needed, but the span has "
+                f"{self.factor.rank} of {self.rows.n_features} dimensions."
             )
         directions = np.random.default_rng(0).standard_normal((count, self.rows.n_features))
         for _ in range(2):
@@ -175,7 +175,7 @@ def span_moments(rows: Sequence[Rows]) -> tuple[SpanMoments, ...]:
     """Return the moments of datasets with more features than rows, in the same coordinates.
 
     Each covariance is taken about the mean of its dataset or, if rows have groups, about the means
-    of the groups. A ValueError is raised on NaN or infinity.
+    of the groups. A ValueError is raised if a value is NaN or infinite.
     """
     space = span_of_rows(rows)
     stacked = space.rows
@@ -203,9 +203,9 @@ def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
 
     The Gram matrix is summed over blocks of columns that are centred before they are multiplied.
     Therefore a mean far from zero costs no accuracy, and sparse data are never dense as a whole.
-    (While it is summed, CSR data are also held in CSC form.) A direction counts as zero if its
-    squared length is below ``n eps / 2`` times that of the longest row. Tensors and sparse rows
-    that are not in memory are loaded; other rows are read in blocks.
+    During the sum, CSR data are also held in CSC form. A direction counts as zero if its squared
+    length is below ``n eps / 2`` times the squared length of the longest row. Tensors, and sparse
+    rows that are not in memory, are loaded. All other rows are read in blocks.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
     Raises
     ------
     ValueError
-        On NaN or infinity.
+        If a value is NaN or infinite.
     """
     loaded = tuple(
         load_into_memory(part)
@@ -226,7 +226,8 @@ def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
     stacked = StackedRows.of(loaded)
     gram, means, variances = stacked.products()
     mirror_upper(gram)
-    # The (weighted) rows about each mean sum to zero, so each mean reduces the rank by one.
+    # The (weighted) sum of the rows centred by one mean is zero, so each mean reduces the rank by
+    # one.
     largest = len(gram) - int(np.count_nonzero(stacked.centre_weights))
     factor = pivoted_cholesky(gram, largest_rank=largest, overwrite=True)
     return RowSpace(stacked, means, variances, factor)

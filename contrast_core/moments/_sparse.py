@@ -23,13 +23,13 @@ from contrast_core._validation import FloatArray
 BoolArray = NDArray[np.bool_]
 
 # Measured multiplications per nanosecond of one thread; only their ratios matter.
-_DENSE, _SPARSE = 65.0, 0.5  # measured for products of which only one triangle is computed
+_DENSE, _SPARSE = 65.0, 0.5  # only one triangle of each product was computed
 # Columns that are stored in a larger share of the rows are centred before they are multiplied. For
 # all other columns, the squared mean is at most this share of the mean square, so subtracting the
 # mean afterwards costs no digits.
 _FULLEST = 0.5
 _CACHED_ENTRIES = 2**16
-_PARTS_PER_THREAD = 16  # SciPy holds the product of a part twice
+_PARTS_PER_THREAD = 16  # parts are small because SciPy holds the product of a part twice
 
 
 def counts_of(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], FloatArray]:
@@ -41,7 +41,7 @@ def counts_of(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], Float
 
 
 def well_filled(in_group: NDArray[Any], held: FloatArray) -> BoolArray:
-    """Return a mask of the columns that must be centred before products, (n_features,).
+    """Return a mask of the columns to centre before they are multiplied, (n_features,).
 
     The arguments are the result of `counts_of`.
     """
@@ -49,7 +49,7 @@ def well_filled(in_group: NDArray[Any], held: FloatArray) -> BoolArray:
 
 
 def as_float64(rows: Any) -> Any:
-    """Return the sparse matrix with float64 values; indices are shared."""
+    """Return the sparse matrix with float64 values, which shares its indices with `rows`."""
     if rows.dtype == np.float64:
         return rows
     values = rows.data.astype(np.float64)
@@ -57,7 +57,7 @@ def as_float64(rows: Any) -> Any:
 
 
 def column_sums(rows: Any, values: Any) -> FloatArray:
-    """Return the column sums of CSR rows with these values; if None, count the stored entries."""
+    """Return column sums of CSR rows with these values; for None, count the stored entries."""
     sums = np.zeros(rows.shape[1])
     for start in range(0, rows.nnz, _CACHED_ENTRIES):  # each part is converted in the cache
         part = slice(start, start + _CACHED_ENTRIES)

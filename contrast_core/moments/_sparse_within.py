@@ -18,16 +18,16 @@ from contrast_core.moments._kernels import compiled_pays, covariance_parts
 from contrast_core.moments._moments import in_cache
 from contrast_core.moments._sparse import BoolArray, counts_of, group_sums, well_filled
 
-# Measured multiplications per nanosecond on one thread, of which only the ratios matter: for
-# products of dense columns with each other, of sparse columns with dense columns, and of sparse
-# columns with each other.
+# Measured multiplications per nanosecond on one thread: for products of dense columns with each
+# other, of sparse columns with dense columns, and of sparse columns with each other. Only the
+# ratios of these numbers matter.
 _SCIPY, _NUMBA = (65.0, 3.0, 0.33), (65.0, 11.0, 3.0)
 
 
 def filled_columns(rows: Any, codes: Any = None, n_groups: int = 1) -> BoolArray:
     """Return a mask of the columns of CSR rows that are treated as dense, (n_features,).
 
-    All columns that are well filled in at least one group are among them.
+    They include all columns that are well filled in at least one group (see `well_filled`).
     """
     n_rows, n_features = rows.shape
     in_group, held_in_group = counts_of(rows, codes, n_groups)

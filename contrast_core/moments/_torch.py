@@ -1,4 +1,4 @@
-"""Moments on a torch device, of rows that are there already or are copied there block by block.
+"""Moments that are computed on a torch device, from tensors or from rows copied block by block.
 
 Problem: a GPU multiplies a hundred times as fast as a processor, but its memory is small and
 copying to it is slow. Blocks of rows are therefore copied through page-locked memory, which a GPU
@@ -22,14 +22,14 @@ from contrast_core.rows import DEVICE_BLOCKS, ELEMENTS, Rows, check_device
 if TYPE_CHECKING:
     from contrast_core.rows import TensorRows
 
-_SINGLE_ROWS = 4096  # rows whose products are summed in float32, before the sum is added in float64
+_SINGLE_ROWS = 4096  # number of rows whose products are added up in float32
 
 
 class DeviceAccumulator:
     """Count, mean and scatter matrix of rows, with products taken on a device.
 
-    Torch has no symmetric product, so the scatter matrix is computed in panels of columns, and only
-    those parts are multiplied that belong to its upper triangle or to a block on its diagonal.
+    Torch has no symmetric product. Therefore the scatter matrix is computed in panels of columns,
+    and only its upper triangle and the blocks on its diagonal are computed.
 
     Parameters
     ----------

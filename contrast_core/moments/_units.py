@@ -1,4 +1,4 @@
-"""Warn if features seem to have different units: large values dominate the covariances."""
+"""Warn if features seem to have different units, because large values dominate covariances."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 
-_NEARLY_ALL = 0.9  # if a few features hold a larger share of the variance, units probably differ
-_FEWEST_FEATURES = 4  # if there are fewer, one may hold nearly all variance for other reasons
+# If a few features hold a larger share of the variance, their units probably differ.
+_NEARLY_ALL = 0.9
+# If there are fewer features, one may hold nearly all of the variance for other reasons.
+_FEWEST_FEATURES = 4
 
 
 def warn_of_units(variances: FloatArray, background_variances: FloatArray, most: int) -> None:
@@ -19,8 +21,8 @@ def warn_of_units(variances: FloatArray, background_variances: FloatArray, most:
     variances, background_variances : ndarray of shape (n_features,)
         Variance of each feature in foreground and background.
     most : int
-        Largest number of features that is called few. The number is further limited to a tenth of
-        the features that vary, but it is at least one.
+        Number of features with the largest variances to look at. The number is limited to a tenth
+        of the features that vary, but it is at least one.
     """
     n_varying = int(((variances > 0) | (background_variances > 0)).sum())
     if n_varying < _FEWEST_FEATURES:
@@ -35,7 +37,7 @@ def warn_of_units(variances: FloatArray, background_variances: FloatArray, most:
         named = ", ".join(map(str, np.sort(largest)[:5])) + (", ..." if few > 5 else "")
         warn(
             f"{few} of {n_varying} features (column {named}) hold {shares[0]:.0%} of the variance "
-            f"of X and {shares[1]:.0%} of that of the background, so the contrast is hardly about "
-            "any other. If features have different units, scale both datasets alike: "
+            f"of X and {shares[1]:.0%} of the variance of the background, so the contrast is "
+            "hardly about other features. If features have different units, scale both alike: "
             "scaler = StandardScaler().fit(background), then scaler.transform of both."
         )

@@ -36,9 +36,9 @@ def weighted_sum(
     weights : sequence of float
         Weight of each part, w_j.
     n_samples : float, optional
-        Number of rows of the result. By default, the sum of the parts' numbers of rows.
+        Number of rows of the result; by default, the total number of rows of the parts.
     mean : ndarray of shape (n_features,), optional
-        Mean of the result. By default, the weighted sum of the parts' means.
+        Mean of the result; by default, the weighted sum of the means of the parts.
 
     Returns
     -------

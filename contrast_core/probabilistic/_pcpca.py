@@ -248,12 +248,12 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         attributes = fit_incomplete(data, self.gamma, d, self.max_iter)
         return self._set_fitted(data.names, **attributes)
 
-    def _check_moments(self, purpose: str = "other strengths are solved") -> None:
+    def _check_moments(self, purpose: str = "fits at other strengths") -> None:
         if hasattr(self, "start_objectives_"):
             raise ValueError(
-                f"this PCPCA was fitted to incomplete data, which have no moments that {purpose} "
-                "from. For another gamma fit another one, PCPCA(gamma=...).fit(X, background=...); "
-                "what else needs moments takes complete data, such as what `impute` gives."
+                f"this PCPCA was fitted to incomplete data, which have no moments, but {purpose} "
+                "need them. For another gamma, fit PCPCA(gamma=...).fit(X, background=...). For "
+                "everything else, fit complete data, such as the result of `impute`."
             )
         super()._check_moments(purpose)
 

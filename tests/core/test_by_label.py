@@ -58,5 +58,5 @@ def test_labels_that_do_not_fit_are_refused() -> None:
         ContrastByLabel(CPCA()).fit(rows, np.zeros(100))
     with pytest.raises(ValueError, match=r"y has shape \(50,\); expected one label for each of"):
         ContrastByLabel(CPCA()).fit(rows, y[:50])
-    with pytest.raises(ValueError, match="a label per row"):
+    with pytest.raises(ValueError, match="a label for each row"):
         ContrastByLabel(CPCA()).fit(rows, None)

@@ -99,7 +99,7 @@ def test_moments_that_do_not_belong_together_are_refused() -> None:
     X, codes, _ = study(1.0)
     grouped, plain = SecondMoments.from_data(X, groups=codes), SecondMoments.from_data(X)
     others: list[tuple[Any, type[Exception], str]] = [
-        (plain, TypeError, "rows with groups and the other is not"),
+        (plain, TypeError, "only one of the two moments was computed with groups"),
         (SecondMoments.from_data(X, groups=LABELS[codes]), TypeError, "mixes labels"),
         (SecondMoments.from_data(X[:, :9], groups=codes), ValueError, "9 features"),
     ]

@@ -189,7 +189,7 @@ def test_moments_refuse_missing_values_and_name_the_method_that_takes_them() -> 
     X, _ = gappy()
     with pytest.raises(ValueError, match="NaN"):
         SecondMoments.from_data(X)
-    with pytest.raises(TypeError, match="PCPCA takes them for missing"):
+    with pytest.raises(TypeError, match="PCPCA treats masked entries as missing"):
         SecondMoments.from_data(np.ma.masked_invalid(X))
 
 

@@ -320,12 +320,12 @@ def test_models_without_a_posterior_are_refused(tmp_path: Any) -> None:
         CPCA(1, alpha=np.inf).fit(x, background=flat_y).posterior()
     for model in (CPCA(1, alpha=0.5), PCPCA(1, gamma=0.1)):
         save(model.fit(x, background=y), tmp_path / "model")
-        with pytest.raises(ValueError, match="no moments, which posteriors are drawn from"):
+        with pytest.raises(ValueError, match="no moments, but draws from the posterior need"):
             load(tmp_path / "model").posterior()
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(2, 40, 4))
     X[3, 1] = np.nan
-    with pytest.raises(ValueError, match="incomplete data, which have no moments that posteriors"):
+    with pytest.raises(ValueError, match="incomplete data, which have no moments, but draws"):
         PCPCA(1, gamma=0.1).fit(X, background=Y).posterior()
 
 
