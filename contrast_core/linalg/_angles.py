@@ -22,7 +22,8 @@ def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
     Parameters
     ----------
     first, second : array-like of shape (k, n_features) and (l, n_features)
-        Rows span the subspaces, as in ``components_``; they need not be orthonormal.
+        Matrices whose rows span the subspaces, as in ``components_``. The rows need not be
+        orthonormal.
 
     Returns
     -------
@@ -64,17 +65,17 @@ def _directions(rows: ArrayLike, name: str) -> FloatArray:
 
 
 def subspace_error(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the sine of the largest principal angle of two subspaces: 0 if equal, at most 1.
+    """Return the sine of the largest principal angle between two subspaces.
 
     Parameters
     ----------
     first, second : array-like of shape (k, n_features)
-        Rows span the subspaces, as in ``components_``.
+        Matrices whose rows span the subspaces, as in ``components_``.
 
     Returns
     -------
     float
-        The distance, between 0 and 1.
+        The distance, from 0 for equal subspaces to 1.
 
     Raises
     ------
@@ -93,6 +94,6 @@ def subspace_error(first: ArrayLike, second: ArrayLike) -> float:
     if ranks[0] != ranks[1]:
         raise ValueError(
             f"the subspaces have {ranks[0]} and {ranks[1]} dimensions, but this distance compares "
-            "subspaces of the same dimension. Use principal_angles, or as many components of both."
+            "subspaces of the same dimension. Use principal_angles, or equally many components."
         )
     return float(np.sin(angles[0]))

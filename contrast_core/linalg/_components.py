@@ -15,10 +15,10 @@ squared error of V. Therefore alpha is updated while the space grows, and it is 
 the eigenvectors are.
 
 `proved_trace_ratio` has the matrices, and proves its result by inertia (`_proof`). The other
-functions prove nothing. `search_components` has only products: it accepts a result if the ratio of
-its residual to the eigenvalue gap bounds the sine of its error by 1e-8, or by the effect of
-rounding if that is larger. It would miss a direction that is orthogonal to the whole random start.
-`nearby_component` is less accurate and faster.
+functions prove nothing. `search_components` has only products. The ratio of the residual to the
+eigenvalue gap bounds the sine of the error. A result is accepted if this bound is at most 1e-8, or
+at most the effect of rounding if that is larger. The search would miss a direction that is
+orthogonal to the whole random start. `nearby_component` is less accurate and faster.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from contrast_core.linalg._search import (
     squares_fit,
 )
 
-_PATIENCE = 8  # steps with the diagonal preconditioner, if a better one follows
+_PATIENCE = 8  # number of steps with the diagonal preconditioner, if a better one follows
 _PROGRESS = 1e-3  # factor by which these steps must reduce the error
 _FEATURES_PER_STEP = 250  # one more step for every 250 features
 # Smallest capacity of a search space, and its capacity for each column of a block. The first pair
@@ -116,8 +116,8 @@ def proved_trace_ratio(
     """Return the largest trace ratio of two matrices (D, D), and eigenpairs proved by inertia.
 
     The search starts with the diagonal as its preconditioner, which helps if the features have
-    different scales. Once that no longer helps, a Cholesky factor in single precision is used,
-    together with the diagonal for eigenvectors whose values lie far above the shift.
+    different scales. Once the diagonal no longer helps, a Cholesky factor in single precision is
+    used too. The diagonal is kept for eigenvectors whose eigenvalues lie far above the shift.
 
     Parameters
     ----------
@@ -158,9 +158,9 @@ def nearby_component(
 ) -> Components:
     r"""Return the leading eigenpair of a matrix near one that is known, without a proof.
 
-    Use it for statistics that are compared with one another, such as those of relabelled data, but
-    not for final results. The relative error of the eigenvalue is about 1e-14, the square of the
-    error of the eigenvector.
+    Use it for statistics that are compared with one another, such as the statistics of permuted
+    labels, but not for final results. The relative error of the eigenvalue is about 1e-14, the
+    square of the error of the eigenvector.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def _checked(multiply: MultiplyEach) -> MultiplyEach:
         largest = max(float(np.abs(product).max(initial=0.0)) for product in products)
         if not squares_fit(largest):
             raise NotConvergedError(
-                f"the contrast of these data is of the size of {largest:.1g}, squares of which "
+                f"the contrast of these data has entries of about {largest:.1g}, whose squares "
                 "leave the range of float64; bring the data to a scale near 1."
             )
         return products

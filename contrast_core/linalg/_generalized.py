@@ -41,9 +41,9 @@ def regularised_path(
     """Return the top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
 
     The values are descending and the components B-orthonormal. If `budget` is given, an iteration
-    solves the problem of one B after the other. For each B it may take this many products of a
-    matrix and a vector, and its result is proved to be right (`_proved`). From the first B at which
-    the iteration or the proof fails, LAPACK solves all remaining problems.
+    solves the problems one after the other. For each B it may take this many products of a matrix
+    and a vector, and its result is proved to be right (`_proved`). If the iteration or the proof
+    fails for one B, LAPACK solves this problem and all later ones.
 
     Raises ValueError if B is singular to working precision (condition number above
     ``1 / (D eps)``).
@@ -52,7 +52,7 @@ def regularised_path(
     spectrum = np.maximum(spectrum, 0.0)
     rotated = basis.T @ foreground @ basis
     rounding = len(spectrum) * np.finfo(np.float64).eps
-    near: FloatArray | None = None  # sum of the directions found last: a start for the next B
+    near: FloatArray | None = None  # sum of the last directions, from which the next search starts
     pairs = []
     for weight in weights:
         diagonal = weight.identity + weight.background * spectrum

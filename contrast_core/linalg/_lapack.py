@@ -54,7 +54,9 @@ def add_products(rows: NDArray[Any], products: NDArray[Any]) -> None:
         )
     n, n_features = rows.shape
     if products.shape != (n_features, n_features):
-        raise ValueError(f"products of {n_features} features do not fit into {products.shape}.")
+        raise ValueError(
+            f"products has shape {products.shape}; expected {(n_features, n_features)}."
+        )
     if not n or not n_features:
         return
     multiply = _routine("cython_blas", "ssyrk" if kind is np.float32 else "dsyrk", 10)

@@ -1,4 +1,4 @@
-"""The leading eigenpairs of ``C_X - alpha C_Y`` at many contrasts, every one of them proved.
+"""Leading eigenpairs of ``C_X - alpha C_Y`` at many contrasts, with a proof for each contrast.
 
 Problem: solve the same eigenproblem at dozens of neighbouring contrasts. The eigenvectors at one
 contrast are close to those at the next, so one block Davidson search (`_search`) goes from contrast
@@ -10,8 +10,9 @@ are used.
 2. Convexity. The sum of the j largest eigenvalues of ``C_X - alpha C_Y`` is a maximum of functions
    that are linear in alpha, and hence convex. Therefore, between two contrasts, the sum of the
    k + 1 largest eigenvalues lies below the chord that joins its values at these contrasts. The sum
-   of the k Ritz values is a lower bound of the sum of the k largest eigenvalues. The chord minus
-   this sum is an upper bound of lambda_{k+1} that needs no other factorisation.
+   of the k Ritz values is a lower bound of the sum of the k largest eigenvalues. Therefore the
+   chord minus the sum of the Ritz values is an upper bound of lambda_{k+1}. It needs no further
+   factorisation.
 
 If neither bound suffices for a contrast, LAPACK solves it again, so no unproved result is returned.
 """

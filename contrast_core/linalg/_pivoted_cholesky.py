@@ -23,12 +23,12 @@ from contrast_core._validation import FloatArray
 class PivotedFactor(NamedTuple):
     r"""Triangular coordinates of rows in an orthonormal basis of their span.
 
-    If the rows are sorted by `order`, their Gram matrix is :math:`G = U^\top U`, where U are the
-    first `rank` rows of `upper`.
+    If the rows are sorted by `order`, their Gram matrix is :math:`G = U^\top U`, where U consists
+    of the first `rank` rows of `upper`.
 
     upper : ndarray of shape (n, n)
-        Upper triangular factor. Its rows after the first `rank` are those of an identity, so that
-        linear systems can be solved with the whole matrix. Entries below the diagonal have no
+        Upper triangular factor. The rows after the first `rank` are rows of the identity matrix, so
+        that linear systems can be solved with the whole matrix. Entries below the diagonal have no
         meaning.
     order : ndarray of shape (n,)
         Indices of the rows, beginning with those that span the basis.
@@ -54,7 +54,7 @@ class PivotedFactor(NamedTuple):
         return coordinates
 
     def weights(self, vectors: FloatArray) -> FloatArray:
-        """Return weights (n, k) whose linear combinations of the rows are the given vectors.
+        """Return weights (n, k) with which linear combinations of the rows equal the given vectors.
 
         The vectors, (k, rank), are given by their coordinates in the basis.
         """

@@ -58,8 +58,8 @@ def orthogonal_ratios(
 ) -> Eigenpairs:
     """Return k orthonormal directions with the largest ratios, found one after the other.
 
-    Each direction has the largest ratio among those that are orthogonal to the ones before. If
-    `pooled`, the ratios are those of `pooled_ratios`, for which B may be singular.
+    Each direction has the largest ratio among all directions that are orthogonal to the previous
+    ones. If `pooled` is true, `pooled_ratios` computes the ratios, and B may be singular.
     """
     x, y = foreground, background
     outwards = np.eye(len(x))  # basis of the directions that are left, as rows

@@ -1,4 +1,4 @@
-"""Proof that approximate eigenpairs are the leading ones.
+"""Proof that approximate eigenpairs are close to the leading eigenpairs.
 
 Problem: an iteration returns k approximate eigenpairs of a matrix C (Ritz pairs), with values
 theta_1 >= ... >= theta_k and residuals r_i. Small residuals show that they are close to some
@@ -26,7 +26,8 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._bases import fix_signs
 
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
-AIMS = (0.1, 0.5)  # bounds to try: heights above the (k+1)-th Ritz value, as shares of the gap
+# Bounds to try one after the other, as distances above the (k+1)-th Ritz value in units of the gap.
+AIMS = (0.1, 0.5)
 
 
 class Eigenpairs(NamedTuple):

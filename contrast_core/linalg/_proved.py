@@ -18,7 +18,8 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._proof import RitzPairs, bound_by_inertia, is_proved, spectral_norm
 from contrast_core.linalg._search import squares_fit
 
-_TOLERANCE = 1e-12  # of residuals divided by eigenvalues; stricter than the proof needs
+# Tolerance of residuals divided by eigenvalues. It is stricter than the proof needs.
+_TOLERANCE = 1e-12
 
 
 def proved_eigenpairs(
@@ -33,7 +34,7 @@ def proved_eigenpairs(
     k : int
         Number of eigenpairs.
     budget : float
-        Number of products that may be taken before the matrix is left to LAPACK.
+        Number of products that the iteration may take before LAPACK is used instead.
     start : ndarray of shape (D,), optional
         Start of the iteration, such as a sum of approximate eigenvectors; by default a fixed random
         vector.

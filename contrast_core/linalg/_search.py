@@ -1,10 +1,10 @@
 """Davidson iteration for the leading eigenpairs of contrasts ``C_X - alpha C_Y`` in one space.
 
-Problem: find a few leading eigenvectors of large symmetric matrices, of which only products with
-columns are needed. The block Davidson method (Davidson, Journal of Computational Physics 17:87,
-1975; Saad, Numerical Methods for Large Eigenvalue Problems, 2011, section 8.4) finds the best
-approximations within a search space by the Rayleigh-Ritz procedure, and extends the space by their
-preconditioned residuals.
+Problem: find a few leading eigenvectors of large symmetric matrices from products of the matrices
+with columns. The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975;
+Saad, Numerical Methods for Large Eigenvalue Problems, 2011, section 8.4) finds the best
+approximations within a search space by the Rayleigh-Ritz procedure. It then extends the space by
+the preconditioned residuals of these approximations.
 
 One space serves several neighbouring values of alpha, or one value that changes during the search.
 The products of the basis with the two matrices are computed once. Rayleigh-Ritz at any alpha is
@@ -29,8 +29,8 @@ Multiply: TypeAlias = Callable[[FloatArray], FloatArray]
 # Function that multiplies each of one or two symmetric matrices with columns (D, b).
 MultiplyEach: TypeAlias = Callable[[FloatArray], Sequence[FloatArray]]
 
-EXTRA = 3  # vectors that a restricted space keeps beyond the k wanted
-_TOGETHER = 8  # multiplying this many columns takes hardly longer than one
+EXTRA = 3  # number of vectors that a restricted space keeps in addition to the k wanted ones
+_TOGETHER = 8  # multiplying this many columns takes hardly longer than multiplying one
 _TOLERANCE = 1e-8  # largest sine of the angle to the exact subspace
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
@@ -68,8 +68,8 @@ class Stage(NamedTuple):
         Number of steps within which the worst error must fall by the factor `progress`. Otherwise
         the next stage begins.
     extra : int
-        Number of Ritz vectors beyond those wanted whose residuals extend the space too. If it is
-        not 0, the first of them must have settled before a result is accepted.
+        Number of Ritz vectors after the wanted ones whose residuals extend the space too. If it is
+        not 0, the first of these vectors must have settled before a result is accepted.
     cost : int
         Cost of making the preconditioner, as a number of multiplied columns.
     progress : float
@@ -178,8 +178,8 @@ class SearchSpace:
         new = new[:, : self.capacity - self.size]
         if not new.shape[1]:
             return False
-        # Normalising a short remainder magnifies its rounding errors along the basis, so these are
-        # removed once more.
+        # Normalising a short remainder magnifies its rounding errors along the basis, so these
+        # errors are removed once more.
         if left < 0.5:
             new -= basis @ (basis.T @ new)
             new = np.linalg.qr(new)[0]

@@ -21,7 +21,8 @@ from contrast_core._validation import FloatArray
 _EPS = float(np.finfo(np.float64).eps)
 _MAX_STEPS = 3000  # tens of steps suffice unless variances of components are nearly equal
 _LAST_FEATURE = 1 - 1e-3  # largest penalty, as a share of the one that removes the last feature
-_MOST_EVENTS = 8  # largest number of times that features enter or leave, per feature to select
+# Largest number of times that features enter or leave, divided by the number to select.
+_MOST_EVENTS = 8
 _TIED = 1e-9  # largest relative difference of two levels that counts as rounding
 _CANDIDATES = 4  # number of features tried at first, per feature to select
 
@@ -32,7 +33,7 @@ class SparseComponents(NamedTuple):
     components : ndarray of shape (k, D)
         Rows of unit length.
     penalties : ndarray of shape (k,)
-        Penalties as shares of the largest useful one, as in the parameter `penalty`.
+        Penalties as shares of the penalty that leaves no feature, as in the parameter `penalty`.
     converged : bool
         Whether the last step changed the components by no more than rounding.
     """
@@ -254,12 +255,12 @@ class _ElasticNet:
 def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> FloatArray:
     """Return the point of the lasso's path at which `count` entries are not zero, (n,).
 
-    The path may have many such points. The last of them is returned: just beyond it, one more
-    feature would enter. The level L falls from the largest correlation. While no feature enters or
-    leaves, the solution on the features inside is ``inverse (c - L signs)``. When one does, the
-    inverse is updated. A feature that would enter together with the last one, such as a copy of it,
-    is left out. (scikit-learn's own path warns about such features, and a warning can only be
-    silenced for the whole process.)
+    The path may have many such points. The function returns the last point, just beyond which one
+    more feature would enter. The level L falls from the largest correlation. While no feature
+    enters or leaves, the solution on the selected features is ``inverse (c - L signs)``. When a
+    feature enters or leaves, the inverse is updated. A feature that would enter together with the
+    last one, such as a copy of it, is left out. (scikit-learn's own path warns about such features,
+    and a warning can only be silenced for the whole process.)
 
     References
     ----------

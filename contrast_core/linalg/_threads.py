@@ -1,4 +1,4 @@
-"""Worker threads for work that BLAS does not run in parallel; they share BLAS's threads.
+"""Worker threads for work that BLAS does not run in parallel.
 
 Problem: if Python threads and BLAS threads run at the same time, there are more threads than
 processors, and all of them become slow. While worker threads run, each may use an equal share of

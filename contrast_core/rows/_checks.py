@@ -41,7 +41,7 @@ def as_matrix(X: Any, name: str, missing: bool = False) -> Any:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(_no_matrix(X, name, str(error))) from error
     if matrix.dtype.kind not in "biuf":
-        raise TypeError(_no_matrix(X, name, f"{matrix.dtype} are no numbers."))
+        raise TypeError(_no_matrix(X, name, f"values of type {matrix.dtype} are not real numbers."))
     if matrix.dtype.itemsize > 8:  # numbers beyond float64 become infinite, which is an error later
         with np.errstate(over="ignore"):
             matrix = matrix.astype(np.float64)
@@ -58,7 +58,7 @@ def _no_matrix(X: Any, name: str, reason: str) -> str:
     what = f"of shape {shape}" if isinstance(shape, tuple) else shown(X)
     return (
         f"{name} is {type(X).__name__} {what}: {reason}. A matrix of real numbers is expected, "
-        "whose rows are samples and whose columns are features; convert or drop what is no number."
+        "whose rows are samples and whose columns are features; convert or drop all other values."
     )
 
 

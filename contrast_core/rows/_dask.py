@@ -155,7 +155,7 @@ def chunk_rows(chunk: Any, name: str, options: dict[str, Any]) -> MemoryRows:
 
 
 def fused(result: Any, keys: Sequence[Any]) -> Any:
-    """Return a delayed result whose tasks with these keys are a part of the task that uses them.
+    """Merge the tasks with these keys into the tasks that use their results.
 
     A chunk is then read only when and where it is used. A chunk that several tasks use keeps its
     own task.

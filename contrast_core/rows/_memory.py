@@ -14,8 +14,8 @@ class MemoryRows(Rows):
     """Rows of a matrix in memory; the matrix is not changed, and blocks may be views of it.
 
     A CSC matrix is converted to CSR when rows are first read, and a CSR matrix is converted to CSC
-    when columns are first read. If the matrix is a part of a larger dataset, `features` are the
-    indices of its columns there, which error messages report.
+    when columns are first read. If the matrix is a part of a larger dataset, `features` holds the
+    indices of its columns in that dataset, which error messages report.
     """
 
     def __init__(self, matrix: Any, features: Index | None = None, **options: Any) -> None:

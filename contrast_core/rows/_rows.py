@@ -145,8 +145,8 @@ class Rows(ABC):
             return self
         if not self._any_order and (np.diff(index) <= 0).any():
             raise ValueError(
-                f"the rows of {self.name} were asked for in another order or repeatedly, but they "
-                "are not in memory: give ascending indices or a mask, or load them first."
+                f"the rows of {self.name} are not in memory, so they cannot be selected in another "
+                "order or repeatedly: give ascending indices or a mask, or load the rows first."
             )
         taken = copy.copy(self)
         taken._rows = index if self._rows is None else self._rows[index]

@@ -132,8 +132,8 @@ def array_of(values: Any, name: str) -> Any:
         if array is not values:
             raise TypeError(_no_array(values, name))
         raise TypeError(
-            f"{name} has pixels of type {str(dtype)[:60]}; real numbers are expected. Of complex "
-            "ones take the magnitude or the real part first."
+            f"{name} has pixels of type {str(dtype)[:60]}; real numbers are expected. Take the "
+            "magnitude or the real part of complex numbers first."
         )
     if any(math.isnan(n) for n in array.shape):
         raise ValueError(

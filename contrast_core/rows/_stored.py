@@ -65,7 +65,7 @@ class StoredRows(Rows):
         return np.concatenate(parts) if parts else np.empty((0, len(wanted)), self.dtype)
 
     def _span(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the first and last + 1 row of the dataset that contain rows `start` to `stop`."""
+        """Return the range of the dataset's rows that contains the rows `start` to `stop`."""
         if self._rows is None or start == stop:
             return start, stop
         return int(self._rows[start]), int(self._rows[stop - 1]) + 1

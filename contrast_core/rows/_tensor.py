@@ -132,4 +132,4 @@ def check_device(device: Any) -> Any:
             f"the device {device.type!r} has no float64, which sums need; leave device out, and "
             "give X.cpu() instead of a tensor there."
         )
-    return torch.empty(0, device=device).device  # adds the index to a "cuda" without one
+    return torch.empty(0, device=device).device  # turns "cuda" into "cuda:0", for example

@@ -2,9 +2,9 @@
 
 Problem: maximise the trace ratio, the foreground variance in a subspace divided by its background
 variance, over all subspaces of k dimensions. Newton's iteration solves a sequence of ordinary
-eigenproblems: each takes the trace ratio of the previous subspace as its contrast. The iteration
-converges quadratically and from below to the global maximum (Ngo, Bellalij and Saad, SIAM Review
-54:545, 2012).
+eigenproblems. Each step takes the trace ratio of the previous subspace as its contrast. The
+iteration converges quadratically and from below to the global maximum (Ngo, Bellalij and Saad, SIAM
+Review 54:545, 2012).
 """
 
 from __future__ import annotations

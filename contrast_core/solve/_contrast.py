@@ -42,8 +42,8 @@ _EPS = float(np.finfo(np.float64).eps)
 _SMALLEST, _LARGEST = 1e-280, 1e300
 _SMALL = 320  # largest number of features for which a matrix is formed from products
 _ADVICE = (
-    "Use solver='gram' where the rows of both datasets are few, solver='eigh' where the features "
-    "are, or another number of components."
+    "Use solver='gram' if both datasets have few rows, solver='eigh' if there are few features, or "
+    "another number of components."
 )
 
 
@@ -109,7 +109,7 @@ def solve_contrasts(
     *,
     random_state: int | None = 0,
 ) -> Solution:
-    """Return the top-k components of ``C_X - alpha C_Y`` for each alpha; an alpha may be inf.
+    """Return the top-k components of ``C_X - alpha C_Y`` for each alpha, which may be infinite.
 
     Raises
     ------
@@ -139,8 +139,8 @@ def check_products(x: Moments, y: Moments, alpha: float) -> None:
         check_range(moments, name)
         if moments.variances.max(initial=0.0) > _LARGEST / (1 + alpha) / moments.n_features:
             raise ValueError(
-                f"alpha={alpha:.3g} times the variances of these data is beyond what float64 can "
-                "hold. Use a smaller alpha, or alpha=inf for the limit."
+                f"alpha={alpha:.3g} times the variances of these data exceeds the range of "
+                "float64. Use a smaller alpha, or alpha=inf for the limit."
             )
 
 
@@ -153,8 +153,8 @@ def check_variances(variances: FloatArray, name: str, smallest: float, largest: 
 
 def _out_of_range(highest: float, name: str) -> ValueError:
     return ValueError(
-        f"the variances of {name} go up to {highest:.1g}: float64 cannot hold what a contrast is "
-        "made of; bring all data to a scale near 1."
+        f"the largest variance of {name} is {highest:.1g}, so a contrast would leave the range of "
+        "float64; bring all data to a scale near 1."
     )
 
 
@@ -283,8 +283,8 @@ def _searched(
         raise NotConvergedError(f"alpha={alpha:.6g}: {error} {_ADVICE}") from error
     if pairs is None:
         raise NotConvergedError(
-            f"alpha={alpha:.6g}: the search used {budget} products without reaching the "
-            f"accuracy: eigenvalues {k} and {k + 1} are close. {_ADVICE}"
+            f"alpha={alpha:.6g}: the search used {budget} products without reaching the required "
+            f"accuracy, because eigenvalues {k} and {k + 1} are close. {_ADVICE}"
         )
     return pairs.eigenpairs()
 
@@ -303,8 +303,8 @@ def products_of(
 def threads_for(*parts: Any) -> Iterator[Threads]:
     """Yield worker threads, if the products of one of the moments can use them.
 
-    The number of BLAS threads is reduced meanwhile. They go on running for a while after each
-    product and would slow down the workers.
+    Meanwhile, the number of BLAS threads is reduced, because BLAS threads go on running for a while
+    after each product and would slow down the workers.
     """
     with worker_threads() if any(p.shares_out for p in parts) else nullcontext(ALONE) as threads:
         yield threads

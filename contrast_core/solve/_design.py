@@ -1,8 +1,8 @@
-"""The design of a study: groups and weights of rows, one background or several.
+"""The design of a study: groups and weights of rows, and one background or several.
 
 Problem: donors, batches and several controls affect every method in the same way. They determine
-the means about which a covariance is taken, and the weights of the rows. This module turns them
-into labels and weights of `Rows`.
+the means about which a covariance is taken, and the weights of the rows. This module attaches the
+labels and weights to `Rows`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _of_each(option: Any, name: str, n: int, several: bool) -> list[Any]:
     if type(option) not in (list, tuple) or len(option) != n:
         shape = np.shape(option) if hasattr(option, "shape") else type(option).__name__
         raise ValueError(
-            f"{name} is {shape}; {n} backgrounds were given, so a list is expected that holds the "
-            "labels or weights of each of them, or None."
+            f"{name} is {shape}, but {n} backgrounds were given. Give a list with one entry for "
+            "each background: its labels or weights, or None."
         )
     return list(option)

@@ -1,8 +1,8 @@
 """Coordinates in which a foreground and a background vary, and directions in which neither does.
 
 Problem: a direction in which nothing varies has the contrast 0. It would come before every
-direction with more background than foreground, because their contrasts are negative. Such
-directions form the common null space of both covariances, which is the null space of their sum. The
+direction with a negative contrast, in which the background varies more than the foreground.
+Directions without variance form the null space of the sum of both covariances. The
 rank of the sum is determined after all features are scaled to unit variance. The condition number
 is then at most D times the smallest one that any scaling of the features can give (van der Sluis,
 Numerische Mathematik 14:14, 1969). Eigenvalues up to 4 D eps times the largest count as zero.

@@ -140,8 +140,8 @@ def contrast_moments(
 def plan_for(x: Moments, y: Moments, k: int, **options: Any) -> Plan:
     """Return the plan for moments that exist already; `options` are fields of `Task`.
 
-    `ProductMoments` keep the rows, so their form can be planned again. A matrix may be worth its
-    cost for a path even if it was not for a single contrast.
+    `ProductMoments` keep the rows, so their form can be planned again. A matrix that is too costly
+    for a single contrast may pay off for a path.
     """
     if isinstance(x, ProductMoments) and isinstance(y, ProductMoments) and x.rows and y.rows:
         return make_plan(_task((*x.rows, *y.rows), k, **options))
@@ -176,7 +176,8 @@ def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[
     listed, several = listed_backgrounds(background)
     if several:
         raise ValueError(
-            f"{len(listed)} backgrounds were given, but one is taken here: put their rows together."
+            f"{len(listed)} backgrounds were given, but only one is allowed here. Stack their rows "
+            "into one background."
         )
     _check_rows(X, [background])
     x, y = design_rows(X, background, _PLAIN)

@@ -144,7 +144,7 @@ class Plan:
     reason : str
         Reason for the plan, in words.
     limits : Limits
-        The limits by which the plan was chosen.
+        The limits with which the plan was chosen.
     """
 
     form: Form
@@ -163,7 +163,7 @@ class Plan:
         return size >= max(self.limits.iterated, self.limits.iterated_each * k)
 
     def single_budget(self, size: int, k: int) -> float | None:
-        """Return how many columns the search for one contrast may multiply; None for LAPACK.
+        """Return how many columns the search for one contrast may multiply; None if LAPACK is used.
 
         The budget is the cost of LAPACK. If LAPACK is faster, None is returned.
         """

@@ -114,7 +114,7 @@ def _orthogonal_or_limited(
         if k > frame.size:
             raise ValueError(
                 f"n_components={k}, but {frame.size} directions are left within "
-                f"condition_limit={condition_limit:g}; ask for fewer, or raise the limit."
+                f"condition_limit={condition_limit:g}; use fewer components, or raise the limit."
             )
     k, x, y = min(k, frame.size), frame.x, frame.y
     solved = []
