@@ -16,7 +16,7 @@ from contrast_core.linalg import principal_angles, subspace_error
 from contrast_core.moments import SpanMoments
 from contrast_core.probabilistic._clvm_likelihood import Fit, Search
 from contrast_core.probabilistic._clvm_moments import MomentLikelihood
-from contrast_core.probabilistic._row_posterior import Model
+from contrast_core.probabilistic._row_posterior import Model, principal_axes
 from tests.core.latent_samples import clvm_log_likelihood
 from tests.core.test_contract import planted
 
@@ -67,6 +67,16 @@ def test_loadings_are_rotated_to_their_principal_axes() -> None:
         assert (np.diff(np.diag(products)) < 0).all()
     lengths = np.linalg.norm(model.salient_loadings_, axis=0)
     np.testing.assert_allclose(model.salient_loadings_, model.components_.T * lengths)
+
+
+def test_uncertain_loadings_add_to_the_inner_products_of_their_columns() -> None:
+    rng = np.random.default_rng(0)
+    loadings, root = rng.normal(size=(6, 3)), rng.normal(size=(2, 2))
+    products = loadings.T @ loadings
+    products[1:, 1:] += root @ root.T
+    axes, squares, precisions = principal_axes(Model(loadings, 0.5), root @ root.T)
+    np.testing.assert_allclose(axes.T @ products @ axes, np.diag(squares), atol=1e-10)
+    np.testing.assert_allclose(precisions, 1 + squares / 0.5)
 
 
 # Formats of the data

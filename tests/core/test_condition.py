@@ -21,6 +21,8 @@ from contrast_core import (
 )
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import nearby_component
+from contrast_core.significance._condition import _balanced
+from contrast_core.significance._units import two_samples
 from tests.core.samples import leading_by_hand, quiet, rejections
 
 D = 6
@@ -148,6 +150,16 @@ def test_shared_donors_swap_their_parts_and_other_donors_swap_among_themselves()
         for some in combinations(range(6), 3)
     ]
     np.testing.assert_allclose(test.null_statistics, by_hand(parts, labels, 1), rtol=1e-9)
+
+
+def test_donors_of_one_set_are_thinned_to_the_smaller_median() -> None:
+    rng = np.random.default_rng(0)
+    units, others = np.repeat(np.arange(4), [60, 50, 40, 20]), np.repeat(np.arange(3, 6), 30)
+    X, Y = rng.normal(size=(len(units), 3)), rng.normal(size=(len(others), 3))
+    thinned = _balanced(two_samples(X, Y, units, others, fewest=1), rng)
+    # The medians of the donors in one set are 50 and 30. Donor 3 has 20 and 30 rows.
+    np.testing.assert_array_equal(thinned.foreground.sizes, [30, 30, 30, 20])
+    np.testing.assert_array_equal(thinned.background.sizes, [20, 30, 30])
 
 
 def n_found(

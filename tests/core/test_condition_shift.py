@@ -316,6 +316,12 @@ def test_invalid_scores_are_refused(scores: Any, others: Any, message: str) -> N
         responders(scores, others)
 
 
+def test_two_rows_are_the_fewest_of_which_a_share_is_estimated() -> None:
+    found = responders(np.arange(40.0), np.arange(30.0))
+    assert np.isfinite(found.share([0, 1], [2, 3])).all()
+    assert np.isnan(found.share([0], [2, 3])).all()
+
+
 def test_the_result_gives_the_ratio_and_the_stability_of_features() -> None:
     found = condition_shift(rows(200, 0, 2.0), background=rows(200, 1), random_state=0)
     effects = np.array([found.effect, found.effect_low, found.effect_high])

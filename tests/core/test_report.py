@@ -89,6 +89,7 @@ def test_the_report_lists_the_features_of_largest_loading_with_intervals() -> No
     first = table.iloc[0]
     assert 0.9 < first["lower"] <= first["upper"] <= 1
     assert len(report.features(100)["feature"]) == 6
+    assert (table["component"] == 1).all()
     with pytest.raises(ValueError, match="n_top=0"):
         report.features(0)
 
