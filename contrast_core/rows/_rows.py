@@ -145,8 +145,9 @@ class Rows(ABC):
             return self
         if not self._any_order and (np.diff(index) <= 0).any():
             raise ValueError(
-                f"the rows of {self.name} are not in memory, so they cannot be selected in another "
-                "order or repeatedly: give ascending indices or a mask, or load the rows first."
+                f"the rows of {self.name} cannot be selected in another order or repeatedly, "
+                "because they are not in memory: give ascending indices or a mask, or load the "
+                "rows first."
             )
         taken = copy.copy(self)
         taken._rows = index if self._rows is None else self._rows[index]
