@@ -17,7 +17,9 @@ from contrast_core.probabilistic._row_posterior import (
 
 _STEPS = 60  # largest number of steps of Newton's method; about ten in practice
 _SETTLED = 1e-6  # change of the posteriors at which Newton's method ends
-_LEAST_TOTAL = 1e-9  # total of a row without counts, which carries no information
+_LEAST_TOTAL = (
+    1e-9  # stands for the total of a row without counts, whose logarithm would be minus infinity
+)
 
 
 def _quadrature(n: int) -> list[tuple[float, float]]:
@@ -38,7 +40,7 @@ class CountModel(NamedTuple):
 
     loadings : array of shape (n_features, k)
     mean : array of shape (n_features,)
-        mu, the logarithm of each feature's share of a row's total where z is zero.
+        mu, the logarithm of each feature's share of a row's total if z is zero.
     log_dispersion : array of shape (n_features,)
         Logarithm of r.
     library_size : float
@@ -135,8 +137,8 @@ def count_posteriors(
             p = 1 / (1 + xp.exp(-xp.clip(centre + node * spread, -500, 500)))
             slope = slope - share * (counts + r) * p
             curvature = curvature + share * (counts + r) * (p * (1 - p))
-        # For a row that is far from what the model expects, the precision can oscillate between
-        # large and small values. If a change reverses much of the last change, its step is halved.
+        # The precision of an outlying row can oscillate between large and small values. If a change
+        # reverses more than half of the last change, its step is halved.
         before = xp.linalg.inv(found.covariance.reshape(n, k, k))
         change = (curvature @ outer).reshape(n, k, k) + prior - before
         turn = (change * prior).sum(axis=(1, 2))
@@ -145,8 +147,8 @@ def count_posteriors(
         last = turn
         inverse = xp.linalg.inv(before + part[:, None, None] * change)
         step = (inverse @ (slope @ loadings - found.latent)[:, :, None])[:, :, 0]
-        # Newton's method assumes that the curvature is constant, but it can change by its own size
-        # if a log-mean changes by one. Long steps are shortened so that the bound does not fall.
+        # Newton's method assumes a constant curvature, but the curvature can double if a log-mean
+        # changes by one. Long steps are shortened so that the bound does not fall.
         turned = abs(step @ loadings.T)
         longest = (turned.max(axis=1) if xp is np else turned.amax(dim=1))[:, None] + 1e-12
         latent = found.latent + step * (xp.log1p(longest) / longest)
@@ -159,14 +161,14 @@ def count_posteriors(
 
 
 def _base(counts: Any, model: CountModel) -> Any:
-    """Return the logarithms of mean over dispersion at zero latent variables, (n, n_features)."""
+    """Return log(mean / dispersion) at zero latent variables, (n, n_features)."""
     xp = namespace(counts)
     totals = xp.clip(counts.sum(axis=1), _LEAST_TOTAL, None)
     return xp.log(totals)[:, None] + (model.mean - model.log_dispersion)
 
 
 def _logarithms(found: NormalPosteriors, base: Any, loadings: Any) -> tuple[Any, Any]:
-    """Return the posterior mean and standard deviation of each log of mean over dispersion."""
+    """Return the posterior mean and standard deviation of log(mean / dispersion)."""
     xp = namespace(base)
     variances = found.covariance @ outer_products(loadings).T
     return base + found.latent @ loadings.T, xp.sqrt(xp.clip(variances, 0.0, None))

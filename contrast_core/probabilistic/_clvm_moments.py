@@ -65,7 +65,8 @@ class MomentLikelihood(Likelihood):
     def first(self) -> Model:
         """Return a model from leading components of the background and of the contrast.
 
-        Without salient variables the shared components are those of both datasets together.
+        Without salient variables, the shared components are the leading components of both datasets
+        together.
         """
         k, t, share = self.n_shared, self.search.n_salient, self.foreground_share
         parts = [(self.y, 1.0)] if t else [(self.x, share), (self.y, 1 - share)]
@@ -109,8 +110,8 @@ class MomentLikelihood(Likelihood):
         """
         n_features, noise = self.n_features, model.noise
         axes, squares, precisions = principal_axes(model, spread)
-        # On these axes no digits cancel, even if columns of the loadings are nearly parallel and
-        # much longer than the standard deviation of the noise.
+        # On the principal axes there is no cancellation, even if columns of the loadings are nearly
+        # parallel and much longer than the standard deviation of the noise.
         loadings, total = model.loadings @ axes, moments.total_variance / self.unit**2
         gain = loadings / (precisions * noise)
         cross = moments.apply(loadings) / (self.unit**2 * precisions * noise)
@@ -137,7 +138,7 @@ class MomentLikelihood(Likelihood):
         return float(self.n_features - explained)
 
     def evaluate(self, at: Fit, prior: Prior = LIKELIHOOD_ALONE) -> Step:
-        """Return the likelihood times a prior, its gradient, and the step of EM.
+        """Return the log-likelihood plus log-prior per row, its gradient, and the step of EM.
 
         The M-step is exact for all loadings, whereas eqs. 6 and 7 of Severson et al. assume that
         the loadings are orthogonal.

@@ -1,4 +1,4 @@
-"""The fitted attributes of PCPCA, whether or not values are missing."""
+"""The fitted attributes of PCPCA, for complete and for incomplete data."""
 
 from __future__ import annotations
 

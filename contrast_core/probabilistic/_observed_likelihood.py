@@ -131,8 +131,8 @@ class ObservedRows(NamedTuple):
             r(x) = \min_z \|x_o - W_o z\|^2 + \tau \|z\|^2, \quad
             \tau = \text{ridge} \cdot \|W\|_F^2 / d
 
-        The ridge only keeps systems solvable for rows with fewer than d observed values. The ratio
-        does not depend on the length of W.
+        The ridge is needed only to solve the systems of rows with fewer than d observed values. The
+        ratio does not depend on the length of W.
         """
         d = loadings.shape[1]
         tau = ridge * float((loadings**2).sum()) / d

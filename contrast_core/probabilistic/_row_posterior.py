@@ -48,7 +48,7 @@ class RowPosteriors(NamedTuple):
 
 
 class LinearPosterior(NamedTuple):
-    """Posterior given complete rows: the map from centred rows to means, and the covariance."""
+    """Posterior given a complete row: the map from the centred row to the mean, and covariance."""
 
     gain: FloatArray
     covariance: FloatArray
@@ -67,9 +67,9 @@ def principal_axes(
     """Return the axes (k, k) of latent space on which the columns of the loadings are orthogonal.
 
     Also return the squared lengths of the columns on these axes (k,), and the posterior precisions
-    in units of the prior's precision (k,). If the last columns of the loadings are random, `spread`
-    is the sum over all rows of the covariances of their entries. It is added to the inner products
-    of these columns.
+    in units of the prior's precision (k,). If the last columns of the loadings are random, each
+    feature has a covariance of its entries in these columns. `spread` is the sum of these
+    covariances, which is added to the inner products of the columns.
     """
     squared = model.loadings.T @ model.loadings
     if spread is not None:
@@ -103,8 +103,8 @@ def expected(
     left : array of shape (n, n_features)
         Centred rows, 0 where a value is missing.
     seen : array of shape (n, n_features), or fewer rows
-        1 where a value is observed, else 0. A single row applies to all rows. With `codes` there is
-        one row for each pattern, and the linear system of each pattern is solved once.
+        1 where a value is observed, else 0. A single row applies to all rows. With `codes`, `seen`
+        has one row for each pattern, and the linear system of each pattern is solved once.
     weights : array of shape (n, n_features)
         Weight of each value, used for ``"entries"`` only. For the first E-step give `seen`.
     model : Model
@@ -123,7 +123,7 @@ def expected(
         For ``"entries"`` the log-density is a variational bound, which assumes that the posteriors
         of weights and latent variables are independent. The posterior of the latent variables is
         optimal for the given weights, and the new weights are optimal for this posterior. An array
-        that is the same for all rows may have only one row.
+        whose rows are all equal may have only one row.
     """
     xp = namespace(left)
     loadings, noise = model
