@@ -15,7 +15,7 @@ PAGES = [
     for page in sorted(DOCS.rglob("*.md"))
     if "```python" in page.read_text(encoding="utf-8") and "_build" not in page.parts
 ]
-# The output of a Python block stands in a text block directly below it.
+# The expected output of a Python block is in a text block directly below it.
 BLOCK = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.M | re.S)
 NUMBER = re.compile(r"-?\d+(?:\.(\d+))?(?:e[+-]?\d+)?")
 

@@ -127,7 +127,7 @@ def test_the_manifest_has_the_name_of_the_distribution() -> None:
 
 
 def test_no_docstring_begins_with_a_fragment() -> None:
-    """Check that no first line begins with words that need what came before."""
+    """Check that no first line begins with a word that refers to an earlier text."""
     fragments = ("Of ", "That ", "The same", "Those ", "What ", "By what", "With what", "Not ")
     found = []
     for package in ("contrast_core", "scanpy_ext", "napari_plugin"):

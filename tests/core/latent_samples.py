@@ -26,7 +26,7 @@ def generated(
 
 
 def gappy(n: int = 60, m: int = 50, d: int = 8) -> tuple[Any, Any]:
-    """Return rows drawn from a cLVM, in which a fifth of the values is missing."""
+    """Return rows drawn from a cLVM; a fifth of their values is missing."""
     X, Y, _, _ = generated(n, m, d)
     return holes(X), holes(Y, seed=1)
 

@@ -33,7 +33,7 @@ def base(seed: int) -> Any:
 
 
 class Kind(NamedTuple):
-    """A container for base values (n, D), or a change that makes these values invalid."""
+    """Container for base values (n, D), or a change that makes these values invalid."""
 
     name: str
     # make(values, folder) returns the data; folder() returns a path.

@@ -58,7 +58,7 @@ def shape_of(values: Any) -> Any:
 
 
 def products(scores: Any) -> Any:
-    """Return the inner products of the rows of scores, which do not change under a rotation."""
+    """Return the inner products of the scores of all rows, which a rotation does not change."""
     return shape_of(shape_of(scores) @ shape_of(scores).T)
 
 

@@ -20,7 +20,7 @@ from contrast_core.solve import (
     positive_pairs,
 )
 
-# With these limits, an iterative solver is used wherever one exists.
+# With these limits, an iterative solver is used for every task that has one.
 EAGER = replace(
     LIMITS,
     iterated=0,

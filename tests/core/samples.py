@@ -31,9 +31,9 @@ def leading_by_hand(
 ) -> tuple[float, Any]:
     """Return the statistic of a component, and the direction to remove before the next component.
 
-    P and Q are the covariances of foreground and background. The statistic is that of cPCA if alpha
-    is given and that of cPCA* if beta is given; P and Q are then scaled to the total variances
-    `totals`. If both are None, the statistic is the default ratio.
+    P and Q are the covariances of foreground and background. If alpha is given, the statistic is
+    that of cPCA; if beta is given, it is that of cPCA*. In both cases P and Q are scaled to the
+    total variances `totals`. If both are None, the statistic is the default ratio.
     """
     size = len(P)
     if alpha is None and beta is None:

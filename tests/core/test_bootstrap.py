@@ -16,8 +16,8 @@ from tests.core.samples import quiet
 def test_resamples_agree_with_plain_numpy(kind: str) -> None:
     """Compare the resamples with plain NumPy, for rows, donors and several backgrounds.
 
-    A donor with rows in both datasets is drawn equally often in both. Each of several backgrounds
-    is resampled separately.
+    A donor with rows in both datasets is drawn equally often in both datasets. If there are several
+    backgrounds, each of them is resampled separately.
     """
     rng = np.random.default_rng(13)
     X, Y = rng.normal(size=(60, 5)) * [3, 2, 1, 1, 1], rng.normal(size=(50, 5)) * [1, 1, 2, 1, 1]
@@ -62,7 +62,7 @@ def test_resamples_agree_with_plain_numpy(kind: str) -> None:
     crossed = squared[:, [0, 1], [1, 0]]
     best = np.where((straight.sum(axis=1) > crossed.sum(axis=1))[:, None], straight, crossed)
     np.testing.assert_allclose(found.matched, best, rtol=1e-7)
-    # The sum of the squared cosines of the principal angles is the sum of the retained shares.
+    # The retained shares add up to the sum of the squared cosines of the principal angles.
     cosines = np.cos(found.angles) ** 2
     np.testing.assert_allclose(cosines.sum(axis=1), found.retained.sum(axis=1))
     turned = []

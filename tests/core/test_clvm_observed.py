@@ -39,7 +39,7 @@ def test_the_likelihood_is_the_sum_over_rows_and_never_falls(robust: Any, k: int
 def test_a_fit_to_complete_rows_agrees_with_a_fit_to_moments() -> None:
     X, Y, _, _ = generated(80, 60, 8)
     by_moments = fit(X, Y, tol=1e-9)
-    # Moments cannot hold missing values, so an empty row makes CLVM fit to rows.
+    # Moments cannot hold missing values. With an empty row, CLVM is therefore fitted to rows.
     by_rows = fit(np.vstack([X, np.full(8, np.nan)]), Y, tol=1e-9)
     assert subspace_error(by_rows.components_, by_moments.components_) < 1e-5
     expected = by_moments.log_likelihoods_[-1]

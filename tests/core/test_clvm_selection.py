@@ -38,7 +38,8 @@ def sensors(seed: int = 0, **options: Any) -> CLVM:
 def test_the_proximal_step_minimises_its_objective(size: int, k: int, t: int, alike: bool) -> None:
     """Check single features and groups of features.
 
-    All rows of the loadings have the same quadratic form (`alike`), or each row has its own.
+    If `alike`, all rows of the loadings have the same quadratic form. Otherwise each row has its
+    own.
     """
     rng = np.random.default_rng(k + t)
     thresholds = np.array([1e-9, 0.01, 0.1, 0.3, 1.0, 3.0, 100.0, np.inf])

@@ -91,7 +91,7 @@ def by_hand(
 
 
 def alike(parts: list[FloatArray]) -> FloatArray:
-    """Return the covariance of all rows, in which each part has the same total weight."""
+    """Return the covariance of all rows, with the same total weight for each part."""
     weights = np.concatenate([np.full(len(part), 1 / len(part) / len(parts)) for part in parts])
     rows = np.vstack(parts)
     rows = rows - weights @ rows
@@ -171,7 +171,7 @@ def n_found(
     pooled: bool = True,
     **drawn: Any,
 ) -> int:
-    """Return the number of simulated datasets whose first component has a p-value <= 0.05."""
+    """Count the simulated datasets in which the first component has a p-value <= 0.05."""
     options: dict[str, Any] = {"n_permutations": n_permutations, "random_state": rng}
     options["include_background"] = pooled
     tests = (
@@ -251,8 +251,8 @@ def test_many_features_are_searched_near_the_original_components(alpha: Any, giv
         data[name] = data[name] * np.linspace(3, 0.2, 710) + 40.0
     data["X"][:, 5] += 4.0
     labels = [np.isin(np.arange(6), chosen) for chosen in combinations(range(6), 3)]
-    # In the eighth relabelling, the second eigenvalue is so close to the first that a search with a
-    # loose tolerance stops at the wrong eigenvector.
+    # In the eighth relabelling, the first two eigenvalues are so close that a search with a loose
+    # tolerance stops at the wrong eigenvector.
     expected = by_hand(parts_of(data), labels[:8], 2, **given)
     test = condition_test(CPCA(2, alpha=alpha), **data)
     np.testing.assert_allclose(test.null_statistics[:8], expected, rtol=1e-11)

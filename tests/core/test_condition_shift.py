@@ -119,8 +119,8 @@ def test_the_p_value_accounts_for_products_of_donors_that_enter_the_mean_twice(n
             for name in np.unique(data["units"])
         ]
     )
-    # Three donors make three products: the effects vary half as much as the products, and the mean
-    # of the effects is the mean of the products. For three donors the factor is therefore 4.
+    # Three donors give three products. The effects have the mean of the products, but vary half as
+    # much. For three donors the factor of the variance is therefore 4.
     error = np.sqrt({3: 4, 5: 8 / 3}[n] / n) * effects.std(ddof=1)
     assert found.p_value == pytest.approx(student.sf(effects.mean() / error, n - 1))
 
@@ -195,7 +195,7 @@ def test_held_out_scores_are_in_standard_deviations_of_the_background() -> None:
         found.effect, abs=0.05
     )
     assert found.background_scores.std() == pytest.approx(1, abs=0.02)
-    # The held-out scores separate the rows as well as the direction of all rows separates new rows.
+    # The held-out scores separate the rows as well as the fitted direction separates new rows.
     y = np.r_[np.ones(500), np.zeros(400)]
     held_out = roc_auc_score(y, np.r_[found.foreground_scores, found.background_scores])
     new = np.vstack([rows(500, 2, 3.0), rows(400, 3)]) @ found.direction

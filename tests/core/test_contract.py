@@ -96,7 +96,7 @@ def test_neither_the_origin_nor_the_order_of_rows_changes_the_subspace(case: Cas
 def test_duplicated_rows_do_not_change_the_subspace(case: Case) -> None:
     X, Y = data_for(case)
     if case.other == "positive":
-        # Duplicated pairs are no further evidence, so the true number is given as n_effective.
+        # Duplicated pairs add no evidence, so n_effective gives the true number of pairs.
         doubled = case.make(2)
         knows = "n_effective" in inspect.signature(doubled.fit).parameters
         told = {"n_effective": 160} if knows else {}

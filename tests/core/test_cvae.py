@@ -95,7 +95,7 @@ def test_counts_are_modelled_as_counts() -> None:
     assert model.score(X) > quick(noise="counts", max_iter=1).fit(X, background=Y).score(X)
     expected = model.denoise(X)
     np.testing.assert_allclose(expected.sum(axis=1), X.sum(axis=1), rtol=1e-5)
-    # The last two features are shifted in the foreground, so their shares exceed the background's.
+    # The last two features are shifted in the foreground, so their shares are larger there.
     shares = model.denoise(X).sum(axis=0) / X.sum()
     assert (shares[-2:] > model.rates_[-2:]).all()
     drawn = model.sample_background(2000, add_noise=True, random_state=0)

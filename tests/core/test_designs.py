@@ -36,7 +36,7 @@ SHAPES = [(120, 90, 12), (40, 36, 1700)]
 
 
 def study(n: int, m: int, d: int, sparse: bool = False) -> dict[str, Any]:
-    """Return datasets, labels and weights; donors differ more than the treatment changes them."""
+    """Return datasets, labels and weights; donors differ more than treated and control rows."""
     rng = np.random.default_rng(d)
     groups, background_within = rng.integers(0, 4, n), rng.integers(2, 7, m)
     donors = 8 * rng.normal(size=(7, d))
@@ -177,8 +177,8 @@ def test_scores_are_centred_by_their_group() -> None:
         np.testing.assert_allclose(scores[rows].mean(axis=0), 0, atol=1e-10)
         shift = plain[rows] - scores[rows]
         np.testing.assert_allclose(shift, np.broadcast_to(shift[0], shift.shape), atol=1e-10)
-    # Rows of a known group are centred by the mean of that group in the fit. A single row of a new
-    # group is centred by itself.
+    # Rows of a known group are centred by the mean of that group in the fit. A new group is centred
+    # by its own mean, so a single row of it becomes zero.
     few = data["X"][:3]
     np.testing.assert_allclose(within.transform(few, within=data["within"][:3]), scores[:3])
     assert not within.transform(few[:1], within=["new"]).any()

@@ -162,9 +162,9 @@ def test_errors_name_the_end_of_the_range_of_gamma() -> None:
 
 
 def test_a_likelihood_without_a_maximum_is_refused() -> None:
-    # Each of the first two features is observed in half of the foreground rows and in half of the
-    # background rows, so the check of single features accepts them. But half of the foreground rows
-    # have neither feature, whereas every background row has one of the two.
+    # Each of the first two features is observed in half of the rows of both datasets, so the check
+    # of single features accepts them. However, half of the foreground rows have neither feature,
+    # whereas every background row has one of the two.
     rng = np.random.default_rng(0)
     X, Y = 3 * rng.normal(size=(60, 8)), rng.normal(size=(60, 8))
     X[30:, :2] = np.nan
@@ -196,7 +196,7 @@ def test_moments_refuse_missing_values_and_name_the_method_that_takes_them() -> 
 def test_starts_differ_enough_to_find_the_better_of_two_maxima() -> None:
     """Fit data whose likelihood has two maxima.
 
-    The closed-form starts and the starts with a large noise variance reach the lower maximum.
+    The starts in closed form and the starts with a large noise variance only reach the lower one.
     """
     rng = np.random.default_rng(17)
     X, Y = rng.normal(size=(15, 3)) @ rng.normal(size=(3, 3)), rng.normal(size=(15, 3))

@@ -36,7 +36,8 @@ def square_features(Z: np.ndarray) -> np.ndarray:
 def crossed_groups(seed: int, distance: float = 4.0, noise: float = 3.0) -> tuple[Any, Any, Any]:
     """Return two groups that differ in the squares of two features, and a background.
 
-    Each group lies on both sides of zero along its own feature. Eight more features are noise.
+    Each group has large positive and negative values of its own feature. Eight more features are
+    noise.
     """
     rng = np.random.default_rng(seed)
     n = 300

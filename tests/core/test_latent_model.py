@@ -19,7 +19,7 @@ DATASETS = ["foreground", "background"]
 
 
 class Dense(NamedTuple):
-    """Explicit normal density of a dataset; the first `k` latent variables are shared."""
+    """Explicit normal density of a dataset, whose first `k` latent variables are shared."""
 
     mean: Any
     loadings: Any

@@ -46,7 +46,7 @@ def test_leading_eigenpairs_solve_the_problem(values: Any) -> None:
 
 
 def test_other_threads_run_while_an_eigenproblem_is_solved() -> None:
-    """Check that other threads run during a long solution, so that a window can respond."""
+    """Check that other threads run during a long computation, so that a window can respond."""
     matrix = np.asfortranarray(symmetric(np.linspace(3, -1, 900)))
     solver = threading.Thread(target=largest_eigenpairs, args=(matrix, 10))
     ticks = 0
@@ -55,7 +55,7 @@ def test_other_threads_run_while_an_eigenproblem_is_solved() -> None:
         time.sleep(0.001)
         ticks += 1
     solver.join()
-    assert ticks > 5  # if the solver held the lock, there would be only one tick
+    assert ticks > 5  # if the solver held Python's global lock, there would be only one tick
 
 
 def test_the_sign_rule_does_not_depend_on_the_last_bit() -> None:

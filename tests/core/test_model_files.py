@@ -401,7 +401,7 @@ def test_files_that_could_run_code_are_refused(
     for extra in ("evil.pkl", "model.json"):
         Path(f"with {extra}").write_bytes(Path("good").read_bytes())
         with zipfile.ZipFile(f"with {extra}", "a") as archive:
-            # Without this line, zipfile would warn of a second member with the same name.
+            # Without this line, zipfile would warn about a second member of the same name.
             archive.NameToInfo.pop(extra, None)
             archive.writestr(extra, pickle.dumps(Evil()))
     for name, message in [

@@ -44,7 +44,7 @@ def test_data_of_every_kind_have_the_moments_of_their_rows(
 def test_chunks_are_read_in_the_callers_thread_and_may_be_overwritten(
     rows: Any, device: str | None
 ) -> None:
-    """Check a reader that fills one array repeatedly and is not safe for threads."""
+    """Check a reader that fills one array repeatedly and must run in one thread."""
     if device:
         pytest.importorskip("torch", reason="torch is not installed")
     rows = rows.astype(np.float32)

@@ -32,7 +32,7 @@ _CONTRACT = ("check_is_fitted", "_check_n_features", "_check_feature_names", "_g
 
 
 def complaint(error: BaseException, words: str) -> str:
-    """Return what is wrong with an error, or an empty string if the error is clear."""
+    """Describe what is wrong with an error, or return an empty string if the error is clear."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     ours = any(package in last.filename for package in ON_PURPOSE) or last.name in _CONTRACT
     text = str(error)
@@ -75,7 +75,7 @@ def with_odd(subject: Subject, slot: str, kind: Kind, folder: Callable[[], Path]
 
 
 def cases(kinds: list[Kind]) -> list[Any]:
-    """Return every kind for the function that reads data into moments, and a few for the others."""
+    """Return test cases: all kinds for one function of data, and a few kinds for the others."""
     return [
         pytest.param(subject, slot, kind, id=f"{subject.name}-{slot}-{kind.name}")
         for subject in SUBJECTS

@@ -257,7 +257,7 @@ def shown(value: Any) -> str:
 
 
 def complaint(parameter: Parameter, value: Any) -> str:
-    """Return what is wrong with the error for this value, or an empty string if it is good."""
+    """Describe what is wrong with the error for this value, or return an empty string."""
     try:
         parameter.call(value)
     except (TypeError, ValueError) as error:

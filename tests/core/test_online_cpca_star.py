@@ -38,7 +38,7 @@ def stream(n: int = 400, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
 
 
 def paper_steps(W: Any, M: Any, rows: Any, flags: Any, sizes: StepSizes) -> tuple[Any, Any]:
-    """Compute equations 9-11 as the paper prints them."""
+    """Compute steps by equations 9-11 of the paper."""
     p = 0.5
     for t, (x, delta) in enumerate(zip(rows, flags, strict=True), start=1):
         eta = sizes.learning_rate / (1 + (t - 1) / sizes.decay_steps)
@@ -165,7 +165,7 @@ def test_the_sizes_of_the_parts_of_a_stream_do_not_matter() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_stream_may_begin_with_a_row_of_either_dataset(first: bool) -> None:
-    """Check both kinds, because the paper's rule gives p = 0/0 if the first row is foreground."""
+    """Check a first row of each dataset; for foreground, the paper's rule would give p = 0/0."""
     rows, flags = stream()
     order = np.argsort(flags != first, kind="stable")[:50]
     begun = OnlineCPCAStar().partial_fit(rows[order], flags[order])

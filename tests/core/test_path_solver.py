@@ -80,7 +80,7 @@ def test_the_path_solver_is_as_exact_as_lapack(kind: str, k: int, scale: float) 
 
 
 def test_a_decoupled_eigenvector_is_found() -> None:
-    """Use a leading eigenvector that no residual of the other vectors reveals."""
+    """Use a leading eigenvector that the residuals of the other vectors do not reveal."""
     d = 200
     x, y = covariances(d, "noise", 1)
     # The last coordinate is an eigenvector by itself. It is the leading one only for a large alpha.
@@ -142,7 +142,7 @@ def test_the_iteration_finds_the_same_generalised_eigenpairs_as_lapack(
 
     monkeypatch.setattr(_generalized, "proved_eigenpairs", watched)
     if not converges:
-        # This makes the tried bound lower than the next eigenvalue, so that the proof fails.
+        # This lowers the tested bound below the next eigenvalue, so that the proof fails.
         monkeypatch.setattr(_proof, "AIMS", (-1.0,))
     found = regularised_path(x, y, weights, 2, budget=1e4)
     if converges:

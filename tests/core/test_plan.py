@@ -26,7 +26,7 @@ FORMS: list[tuple[Task, str, str | None]] = [
     (Task(40, 1000, 10, contrasts=41), SPAN, None),
     (sparse(Task(100, 1500, 2, contrasts=41), 75), SPAN, None),
     (sparse(Task(160, 6000, 2), 60), SPAN, None),
-    # Products are planned for one given contrast of large data, with a matrix as the fallback.
+    # Products are planned for a single contrast of large data, with a matrix as the fallback.
     (Task(6000, 3001, 2), PRODUCTS, DENSE),
     (Task(3001, 6000, 2), PRODUCTS, SPAN),
     (Task(6000, 5001, 2, automatic=True), DENSE, None),
@@ -56,13 +56,13 @@ FORMS: list[tuple[Task, str, str | None]] = [
     # With few rows, the eigenvalues at the automatic contrast are close together, so the search
     # needs many columns.
     (sparse(Task(3750, 2000, 2, automatic=True), 160), DENSE, None),
-    # Positive pairs are planned like one component, whatever number of components is asked for.
+    # Positive pairs are planned like one component, for any requested number of components.
     (Task(80, 80, 1), DENSE, None),
     (Task(9000, 3000, 1), DENSE, None),
     (Task(9000, 3001, 1), PRODUCTS, DENSE),
     (Task(3001, 40_000, 1), PRODUCTS, SPAN),
     (Task(10_001, 11_000, 1), PRODUCTS, None),
-    # The caller asks for a form, or the moments already have one.
+    # The caller requests a form, or the moments already have one.
     (Task(60, 90, 2, form="span"), SPAN, None),
     (Task(60, 90, 2, form="products"), PRODUCTS, None),
     (Task(60, 9000, 2, given="products", products=False), SPAN, None),

@@ -26,7 +26,7 @@ def covariances(X: Any, Y: Any) -> tuple[Any, Any]:
 def greedy(c_x: Any, b: Any, k: int) -> tuple[Any, Any]:
     """Return orthogonal directions and their ratios, found one after the other.
 
-    Each direction has the largest ratio among all that are orthogonal to those found before.
+    Each direction has the largest ratio among all directions orthogonal to the earlier ones.
     """
     found = np.empty((0, len(c_x)))
     values = []
@@ -72,8 +72,8 @@ def test_the_ratio_is_infinite_along_directions_with_foreground_variance_only(sc
     assert np.abs(np.diag(v[:2] @ c_y @ v[:2].T)).max() < 1e-9 * total * (v[:2] ** 2).sum()
     np.testing.assert_allclose(v[:2] @ c_x @ v[:2].T, np.eye(2), atol=1e-8)
     np.testing.assert_allclose(star.contrast_index_[:2], 1, atol=1e-9)
-    # The first finite ratio is the largest one among directions that are C_X-orthogonal to these
-    # two.
+    # The first finite ratio is the largest ratio among the directions that are C_X-orthogonal to
+    # these two directions.
     rest = scipy.linalg.null_space(v[:2] @ c_x)
     w = scipy.linalg.eigh(rest.T @ c_x @ rest, rest.T @ c_y @ rest, eigvals_only=True)
     np.testing.assert_allclose(star.generalized_eigenvalues_[2], w[-1], rtol=1e-7)

@@ -170,7 +170,7 @@ def test_blocks_of_any_size_hold_the_rows(width: int, n: int, d: int, data: Any)
 def test_the_leading_eigenvalues_of_the_contrast_agree_with_lapack(
     n: int, d: int, alpha: float, seed: int
 ) -> None:
-    """Compare with LAPACK for many shapes; the shape decides the form of the moments."""
+    """Compare with LAPACK for many shapes, because the shape decides the form of the moments."""
     X, Y = whole_numbers(seed, n, d), whole_numbers(seed + 1, n + 3, d)
     contrast = covariance(X) - alpha * covariance(Y)
     expected = np.linalg.eigvalsh(contrast)[::-1]

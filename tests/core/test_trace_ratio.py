@@ -106,7 +106,7 @@ def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.Monke
     if found.pairs is not None:
         assert subspace_error(found.pairs.vectors.T, basis[:, :2].T) < 1e-7
     assert proved_trace_ratio(x, y, 1, 0.025, 2000).pairs is not None
-    # This makes the tried bound lower than the next eigenvalue, so that the proof fails.
+    # This lowers the tested bound below the next eigenvalue, so that the proof fails.
     monkeypatch.setattr(_proof, "AIMS", (-1.0,))
     assert proved_trace_ratio(x, y, 1, 0.025, 2000).pairs is None
 
@@ -131,8 +131,8 @@ def test_the_search_and_the_exact_steps_agree(form: Any, k: int, scale: float) -
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_leading_direction_of_features_with_small_variances_is_found(seed: int) -> None:
-    # Features 50 to 99 have small variances, but their sum is the leading direction, because they
-    # are correlated. All other features are independent of them.
+    # Features 50 to 99 have small variances, but they are correlated, so their sum is the leading
+    # direction. All other features are independent of them.
     x, y = np.diag(np.linspace(5.0, 1.0, D)), np.eye(D)
     x[50:100, 50:100] = 0.5 * np.eye(50) + 4.55 / 50  # their sum has the eigenvalue 5.05
     found = search_components(

@@ -40,7 +40,7 @@ ALPHAS = [0.0, 0.7, 4.0, 100.0, 1000.0]
 
 
 def wide_data(mean: float = 0.0) -> tuple[Any, Any]:
-    """Return foreground and background; one signal is in the foreground, a stronger one in both."""
+    """Return a foreground with one signal, and a stronger signal in foreground and background."""
     rng = np.random.default_rng(0)
     signal, nuisance = rng.normal(size=(2, D)) * (rng.random((2, D)) < 0.1)
     x = rng.normal(size=(N, D)) + np.outer(rng.normal(size=N), 3 * signal)

@@ -191,7 +191,7 @@ def test_without_a_gap_the_covariance_is_formed(truncation: Any) -> None:
 
 
 def test_directions_without_variance_come_after_negative_alignments() -> None:
-    """Use opposite views, for which every alignment is negative or zero."""
+    """Use views of opposite sign, for which every alignment is negative or zero."""
     X, _ = pairs(WIDE)
     found = PCAPlus(3, exchangeable=False).fit(X, positive=-X)
     assert (found.alignment_ < 0).all()

@@ -17,7 +17,7 @@ TITLE = "Contrastive denoising"
 
 
 class Dock:
-    """The dock, opened as the Plugins menu opens it, with methods that act as a user does."""
+    """Dock that is opened as from the Plugins menu, with methods that act as a user does."""
 
     def __init__(self, viewer, qtbot):
         self.viewer, self.qtbot = viewer, qtbot

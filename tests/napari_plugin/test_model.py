@@ -273,7 +273,7 @@ def test_strips_along_lines_take_the_background_as_the_core_does():
 def test_projections_agree_with_the_core_at_every_position_of_the_slider(
     film, method, kind, parameter, rule
 ):
-    """Images, weights and scores equal those of the core at each position of the slider."""
+    """Check that images, weights and scores equal the core's at each position of the slider."""
     X, Y = (stack.reshape(-1, 30) for stack in film)
     task = task_of(pair_of(film), Frames(), Settings(method, n_components=3), (0,))
     outcome = run_task(task, no_report)
@@ -359,7 +359,7 @@ def computed(monkeypatch):
 
 
 def test_showing_one_image_computes_few_others(film, fringes, computed):
-    """Chunks are small, because napari computes the whole chunk of the image that it shows."""
+    """Check that chunks are small, because napari computes the whole chunk of a shown image."""
     run_task(task_of(pair_of(film), Frames(), CPCA_2, (3,)), no_report)
     assert sum(computed) <= film[0].size
     stack = Pair(Images("cells", np.stack([fringes.image] * 3)), mask=fringes.empty)

@@ -256,7 +256,7 @@ def test_closing_the_dock_stops_the_run_without_an_error(
 
 
 def test_the_progress_bar_is_painted_at_most_ten_times_a_second(qtbot):
-    """The progress bar is painted at most ten times a second, so that the window stays fast."""
+    """Check that the window stays fast because the progress bar is seldom painted."""
 
     def run(report):
         for i in range(2000):

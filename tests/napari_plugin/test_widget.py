@@ -467,7 +467,7 @@ def test_a_copied_script_works_for_pyramids_stacks_channels_and_painted_areas(vi
 
 
 def test_the_dock_reports_a_method_that_leaves_the_background_of_the_sample(viewer, dock):
-    """At its default strength, PCPCA leaves nine tenths of the error and the dock says so."""
+    """Check the verdict on PCPCA, which leaves nine tenths of the error at its default strength."""
     viewer.open_sample("contrast-suite", "cells-behind-fringes")
     source = viewer.layers["cells behind fringes"]
     dock.draw((5, 5), (145, 145))
@@ -484,7 +484,7 @@ def _all_of(container):
 
 
 def test_every_control_of_the_dock_can_be_reached_on_a_small_screen(make_napari_viewer, qtbot):
-    """The dock fits a screen of 960 x 540 logical pixels (1920 x 1080 at a scale of two)."""
+    """Check a screen of 960 x 540 logical pixels, which is 1920 x 1080 at a scale of two."""
     viewer = make_napari_viewer(show=True)
     dock = viewer.window.add_plugin_dock_widget("contrast-suite", TITLE)[1]
     dock.method.method.value = "cpca"
@@ -528,7 +528,7 @@ def test_every_control_of_the_dock_can_be_reached_on_a_small_screen(make_napari_
 
 
 def test_the_main_thread_computes_no_part_of_a_lazy_result(viewer, dock, monkeypatch):
-    """The worker thread computes the visible part and loads dask's schedulers."""
+    """Check that the worker thread computes the visible part and loads dask's schedulers."""
     stack = np.random.default_rng(0).normal(size=(5, 64, 64)).astype(np.float32)
     viewer.add_image(stack, name="cells", axis_labels=("t", "y", "x"))
     viewer.dims.set_point(0, 3)
@@ -558,7 +558,7 @@ def test_the_main_thread_computes_no_part_of_a_lazy_result(viewer, dock, monkeyp
 
 
 def test_a_progress_report_does_not_repaint_the_canvas_at_once(make_napari_viewer, qtbot):
-    """A report of progress does not repaint the canvas at once.
+    """Check that the repaint is delayed.
 
     Repainting at once crashed napari if layers had just been removed.
     """

@@ -72,7 +72,7 @@ def cells() -> AnnData:
     """Return 200 cells with 12 genes.
 
     Gene 0 varies most, gene 1 separates stim from ctrl, and gene 2 varies more in stim than in
-    ctrl. The first component of PCA is gene 0. If all cells are the foreground and ctrl is the
+    ctrl. The first principal component is gene 0. If all cells are the foreground and ctrl is the
     background, the first contrastive component is gene 1, and the second one is gene 2.
     """
     rng = np.random.default_rng(0)

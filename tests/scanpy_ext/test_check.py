@@ -49,7 +49,7 @@ def apart(adata):
 def test_controls_of_two_donors_have_much_smaller_ratios_than_the_contrast(kang):
     """Compare control cells of two donors.
 
-    The ratios are 1.1 to 1.4, less than a fifth of the ratio of the contrast.
+    Their ratios are 1.1 to 1.4, which is less than a fifth of the ratio of the contrast.
     """
     kang.obs["control"] = (kang.obs["condition"] == "ctrl").to_numpy()
     design = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
@@ -179,7 +179,7 @@ def test_a_sound_design_passes_and_skipped_checks_are_unknown(design):
 def without(adata, *, donor=None, kind=None, condition="ctrl", keep=0):
     """Return the cells after removing the cells of a donor or type in one condition.
 
-    An exception are the first `keep` of these cells, which are not removed.
+    The first `keep` of these cells are not removed.
     """
     gone = (adata.obs["condition"] == condition).to_numpy(copy=True)
     for column, level in (("donor", donor), ("type", kind)):

@@ -70,7 +70,7 @@ def test_a_result_applies_after_genes_are_reordered_selected_or_renamed(
 
 @pytest.mark.parametrize("key", ["spatial", "neighbors", "pca", "X_pca", "PCs"])
 def test_results_of_other_packages_are_not_replaced(cells, key, untouched):
-    """Use the names of slots of scanpy and squidpy as `key_added`."""
+    """Check keys (`key_added`) that are names of slots of scanpy or squidpy."""
     cells.obsm["spatial"] = cells.obsm["X_pca"] = cells.X[:, :2]
     cells.varm["PCs"] = np.ones((12, 2))
     cells.uns["neighbors"] = {"params": {"method": "umap"}}

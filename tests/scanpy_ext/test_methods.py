@@ -16,7 +16,7 @@ from contrast_core.linalg import subspace_error
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 USED = np.arange(12) > 2
 GAPS = {"layer": "levels", "mask_var": USED}
-# For each method: the estimator of the core, the options of `tl`, and the entries of `.uns`.
+# Each method has the estimator of the core, the options of `tl`, and the entries of `.uns`.
 CORE = {
     "cpca": (CPCA(3, alpha=0.5), {"alpha": 0.5}, ["alpha", "contrastive_eigenvalues"]),
     "cpca_star": (CPCAStar(3), {}, ["beta", "generalized_eigenvalues"]),

@@ -61,10 +61,10 @@ def test_scores_of_neighbours_distinguish_mixed_from_separate_conditions() -> No
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
 def test_the_scores_agree_with_the_definitions_of_their_papers(share: float) -> None:
-    """Compare the scores with a computation cell by cell, from the formulas of the papers.
+    """Compare the scores with the formulas of the papers, which are evaluated cell by cell.
 
-    It uses root finding for the perplexity and SciPy's chi-squared test. The conditions are partly
-    separated.
+    The comparison uses root finding for the perplexity and SciPy's chi-squared test. The conditions
+    are partly separated.
     """
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(200, 3))

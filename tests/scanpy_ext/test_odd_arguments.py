@@ -107,14 +107,14 @@ def test_columns_without_levels_are_refused(name: str, untouched: Any) -> None:
 
 NO_NAMES = [["a"], {}, np.array([1, 2]), 3, 2.5, 10**400, len, "no"]
 NO_FLAGS = ["yes", None, 1, [True], np.array([1, 2])]
-# Invalid lengths of gene lists. A length above the number of genes is valid.
+# These numbers of genes are invalid. A number above the number of genes in the data is valid.
 NO_SIZES = ["3", 2.5, 0, -1, True, [3], np.nan]
 NO_COUNTS = [*NO_SIZES, 10**400]
 NO_WORDS = ["no", 3, ["none"], {}, np.array(["none", "foreground"])]
 NO_KEYS = [3, "", "a/b", ["a"], {}, np.array([1, 2])]
 NO_STRENGTHS = ["3", None, [1.0], -1, True, np.nan]
-# Invalid values for each parameter. The error must name the parameter or match the pattern that
-# `WORDS` has for it.
+# Each parameter has invalid values. The error must name the parameter, or match the pattern for
+# this parameter in `WORDS`.
 ODD: dict[str, list[Any]] = {
     **dict.fromkeys(["groupby", "reference", "donor", "within", "cell_type", "batch"], NO_NAMES),
     **dict.fromkeys(["by", "clusters", "controls", "cells", "level", "layer", "obsm"], NO_NAMES),
@@ -156,7 +156,7 @@ WORDS = {
     "model_file": "model_file|path|folder|directory",
     "ax": "ax holds",
 }
-# Each function with valid arguments.
+# Each function is listed with valid arguments.
 CALLS: dict[Callable[..., Any], dict[str, Any]] = {
     **dict.fromkeys(
         [cx.tl.cpca, cx.tl.cpca_star, cx.tl.pcpca, cx.tl.kernel_cpca, cx.tl.cpca_path], REFERENCE

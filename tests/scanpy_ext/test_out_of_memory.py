@@ -199,7 +199,7 @@ def test_a_file_is_read_once_for_the_fit(design, lazy, monkeypatch):
 
     monkeypatch.setattr(dataset, "__getitem__", counted)
     cx.tl.cpca(adata, **REFERENCE)
-    # All cells are read twice: once for the moments of both sets, and once to embed the cells.
+    # All cells are read twice: once for the moments of both sets, and once for the scores.
     assert sum(map(len, read)) <= 2 * adata.n_obs
     read.clear()
     cx.tl.contrasts(adata, **REFERENCE, by="type")
@@ -243,8 +243,8 @@ def test_only_the_cells_and_genes_in_use_are_loaded_into_memory(tmp_path, where)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (found != matrix[:1000, :400]).nnz == 0
-    # The limit is the size of the stored values, which take half of the sparse matrix's memory. A
-    # dense matrix would need ten times the memory of the sparse matrix.
+    # The limit is the size of the stored values, which is half of the memory of the sparse matrix.
+    # A dense matrix would need ten times as much memory as the sparse matrix.
     assert peak < matrix.data.nbytes
 
 

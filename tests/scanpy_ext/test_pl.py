@@ -152,7 +152,7 @@ def test_the_significance_plot_shows_p_values_by_donor(every):
 
 @pytest.fixture
 def settings(tmp_path):
-    """Scanpy's settings, restored after the test, with a folder for the figures."""
+    """Yield scanpy's settings with a folder for figures, and restore them after the test."""
     names = ("figdir", "autosave", "autoshow", "file_format_figs")
     before = {name: getattr(sc.settings, name) for name in names}
     sc.settings.figdir = tmp_path / "figures"

@@ -17,7 +17,7 @@ Shape = tuple[int, int]
 
 
 def stripes(shape: Shape, rng: np.random.Generator) -> Any:
-    """Return horizontal stripes, fine and broad, as a scanner or a mill leaves them."""
+    """Return fine and broad horizontal stripes, like the marks of a scanner or a mill."""
     fine, broad = rng.normal(size=(shape[0], 1)), rng.normal(size=(shape[0], 1))
     return standard(0.8 * fine + 1.5 * gaussian_filter(broad, (2, 0)) + np.zeros(shape))
 
@@ -63,12 +63,12 @@ def wave(
 
 
 def white(shape: Shape, rng: np.random.Generator) -> Any:
-    """Return white noise, as a camera adds it."""
+    """Return white noise, like the noise of a camera."""
     return standard(rng.normal(size=shape))
 
 
 def haze(shape: Shape, rng: np.random.Generator) -> Any:
-    """Return a smooth pattern, as light from outside the focal plane gives it."""
+    """Return a smooth pattern, like light from outside the focal plane."""
     return standard(gaussian_filter(rng.normal(size=shape), 20))
 
 

@@ -27,7 +27,7 @@ def planted(n: int = 300, m: int = 200, d: int = 10) -> tuple[Any, Any, Any]:
 
 
 def in_plain_numpy(X: Any, Y: Any, mode: str) -> tuple[Any, Any]:
-    """Compute the posterior mean by its definition, for one row and two strengths at a time."""
+    """Compute the posterior mean from its definition, row by row and for two strengths."""
     d = X.shape[1]
     cx, cy = np.cov(X.T, bias=True), np.cov(Y.T, bias=True)
     delta = X.mean(axis=0) - Y.mean(axis=0)

@@ -33,8 +33,8 @@ def test_the_filter_is_the_posterior_mean() -> None:
         expected = S @ np.linalg.solve(S + strength * G, row - remover.mean_)
         np.testing.assert_allclose(estimate, expected + remover.signal_mean_, atol=1e-8)
     np.testing.assert_allclose(remover.patterns_ @ remover.filters_, np.eye(63), atol=1e-9)
-    # The strength of a background is its mean square outside of the signal's directions, divided by
-    # the mean over the background frames, and at least 0.5.
+    # The strength of the background in a frame is the frame's mean square outside of the signal's
+    # directions, divided by the mean of this value over the background frames. It is at least 0.5.
     rest = (((Y - remover.mean_) @ remover.filters_[:, k:]) ** 2).mean(axis=1)
     expected = np.maximum(rest / rest.mean(), 0.5)
     np.testing.assert_allclose(remover.strengths(Y)[:, 0], expected, rtol=0.01)

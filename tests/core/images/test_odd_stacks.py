@@ -84,7 +84,7 @@ EVERYWHERE = ("list of frames", "tensor", *list(REFUSED)[:6])
 
 
 def cases(kinds: Any) -> Any:
-    """Parametrise a test over readers and the kinds of stacks that each reader is given."""
+    """Parametrise a test over readers, and over the kinds of stacks that each reader gets."""
     pairs = [(r, k) for r in READERS for k in kinds if k in EVERYWHERE or r == "Frames.rows"]
     return pytest.mark.parametrize(("reader", "kind"), pairs)
 

@@ -66,8 +66,8 @@ def test_planted_directions_are_found_and_no_others() -> None:
     np.testing.assert_allclose(found.variances[:2], [16, 9], rtol=0.25)
     assert found.background_variance == pytest.approx(1, abs=0.05)
     assert signal_subspace(noise, background).n_components == 0
-    # If the background varies more along a direction than its model says, the direction is not
-    # part of the signal.
+    # A direction is not part of the signal if the background varies more along it than the model of
+    # the background says.
     loud = rng.normal(size=(n, 1)) * 4 * basis[:, :1].T
     assert signal_subspace(noise + loud[::-1], background + loud).n_components == 0
 

@@ -195,7 +195,7 @@ def test_bad_input_is_refused(call: Any, error: Any, words: str) -> None:
 def test_tiles_follow_the_height_and_the_width_of_the_image() -> None:
     """Check windows of 4 x 6 pixels in tiles that are at least three windows high and wide.
 
-    A window that crosses the border of a tile is left out.
+    Windows that cross the border of a tile must be left out.
     """
     image = np.random.default_rng(0).normal(size=(25, 90))
     found = block_moments(Patches((4, 6), 1), image)
