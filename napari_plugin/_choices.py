@@ -38,12 +38,12 @@ _SETTLED = 250  # milliseconds without a change after which the drawn area is ev
 
 _TOOLTIPS = {
     "image": "The image or stack whose background is to be removed",
-    "axis": "The axis that holds channels: each channel has a background of its own",
-    "kind": "Where the background is seen without signal",
+    "axis": "The axis that holds channels. The background of each channel is removed separately.",
+    "kind": "Which part of the data shows the background without signal",
     "draw": "Then drag a box over an area that shows no signal",
     "area": "A layer of shapes or labels that mark the background",
-    "from_here": "Take the frame that is shown",
-    "to_here": "Take the frame that is shown",
+    "from_here": "Use the frame on screen as the first frame of the background",
+    "to_here": "Use the frame on screen as the last frame of the background",
     "other": "Images that show the background only",
 }
 
@@ -218,7 +218,7 @@ class Choices(Container[Widget]):
         text = f"{sides_of(box)} pixels"
         n_patches = mask.sum() / self._side**2
         if n_patches < 4:
-            return f"{text}: too small. About 100 x 100 are enough.", "instead"
+            return f"{text}: too small. About 100 x 100 pixels are enough.", "instead"
         corner = (slice(each.start, min(each.stop, each.start + _MOST)) for each in box)
         pixels = np.asarray(pixels_of(layer)[(*place_in(self._viewer, layer), *corner)])
         if holds_signal(pixels):

@@ -53,8 +53,8 @@ class Calibration:
         n = len(self.scale) - 2
         if n not in _LEADING:
             raise InputError(
-                f"Images of {n + 2} axes cannot be written: the formats know time, channels, "
-                "depth, height and width. Export a part of the stack."
+                f"Images of {n + 2} axes cannot be written: the formats have axes for time, "
+                "channels, depth, height and width only. Export a part of the stack."
             )
         named = "".join(label[:1].upper() for label in self.labels[:-2])
         known = len(set(named)) == n and named == "".join(sorted(named, key="TCZ".find))
@@ -72,9 +72,7 @@ def export(data: Any, path: Path, calibration: Calibration, report: Report = no_
         If the name has no known ending, or the array has too many axes.
     """
     if not path.name.lower().endswith(FORMATS):
-        raise InputError(
-            f"{path.name!r} has an ending that is not known. Use .ome.tif for TIFF or .ome.zarr."
-        )
+        raise InputError(f"{path.name!r} has an unknown ending. Use .ome.tif or .ome.zarr.")
     axes = calibration.axes()
     if isinstance(data, np.ndarray):
         data = as_dask(data, chunks_of(data.shape, _PIXELS))
@@ -196,8 +194,8 @@ def _check_channels(path: Path, labels: tuple[str, ...], shape: tuple[int, ...])
     n = dict(zip(labels, shape, strict=True)).get("c", 1)
     if n > 1:
         raise InputError(
-            f"{path.name} holds {n} channels, and each has a background of its own: save each "
-            "channel in a file of its own."
+            f"{path.name} holds {n} channels, but files with one channel are expected, because "
+            "each channel has its own background. Save each channel in a separate file."
         )
 
 

@@ -25,15 +25,15 @@ _MEANS = [
 ]
 _TOOLTIPS = {
     "suppression": "How strongly the background is suppressed; 50 is chosen automatically",
-    "n_components": "How many components of the signal are kept",
+    "n_components": "Number of components of the signal that are kept",
     "compare": "Patches suit large or single images. Whole frames suit films of small images whose "
     "signal returns to the same place.",
     "side": "In pixels. With 0, patches are squares of 16 pixels, or strips along stripes.",
-    "step": "From a patch to the next; 0 is automatic",
+    "step": "Distance from a patch to the next, in pixels; 0 is automatic",
     "brightness": "Automatic removes the background's mean if the background is a dark ground, as "
     "in fluorescence.",
-    "constant": "A little better where that is true; flattens faint signal where it is not",
-    "absorbed": "For absorption images and bright field: the result is the optical density",
+    "constant": "Improves the result a little if this is true, but flattens faint signal if not",
+    "absorbed": "For absorption images and bright field. The result is then an optical density.",
 }
 
 

@@ -33,11 +33,12 @@ _MOST_FEATURES = 1024  # with more features, no curve is drawn: each point needs
 _CURVE = tuple(np.linspace(0.05, 0.95, 13).tolist())
 _CHUNK = 2**17  # number of pixels of whole frames that are computed together
 
-# Rough measurements on one core, in seconds. The first three are per value of a patch or frame.
+# Rough measurements of computing times on one core, in seconds. The first three are times for one
+# value of a patch or frame.
 _READ = 1.0e-8
 _REMOVE = 3.5e-8
 _PROJECT = 1.5e-8
-_SOLVE_FRAMES = 5e-9  # times the number of pixels cubed, with the verdicts
+_SOLVE_FRAMES = 5e-9  # is multiplied by the number of pixels cubed; includes the verdicts
 _PROCESS = 2.0  # to start another process
 _CHECK = 1.0  # to choose the windows and check the result
 
@@ -324,5 +325,5 @@ def estimate(task: Task) -> str:
     memory = min(memory, 2**31) + 150 * 2**20
     memory += 0 if task.is_lazy else 4 * math.prod(images.shape)
     text = f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
-    how = "; the result is computed as you look at it" if task.is_lazy else ""
+    how = "; each image is computed when it is shown" if task.is_lazy else ""
     return f"About {text} and {memory / 2**30:.1f} GB of memory{how}."

@@ -120,8 +120,8 @@ class Pair:
             return self.behind.frames(mask, _MOST_READ, report)[0], None
         box = (..., *box_of(mask))
         part = sliceable(data)[box]
-        # If one mask holds for all images of a large stack, images at even intervals are chosen,
-        # because the core would use only the first images.
+        # If one mask holds for all images of a large stack, this code chooses images at even
+        # intervals. Otherwise the core would use only the first images of the stack.
         if mask.ndim < part.ndim:
             part = part[:: -(-math.prod(part.shape) // _MOST_READ)]
         return part, mask[box]
@@ -164,12 +164,12 @@ def check(pair: Pair, samples: Samples, settings: Settings) -> None:
             )
     if pair.background is None and mask is None:
         raise InputError(
-            "It is not known where the background is alone. Press Draw a box and draw one over an "
-            "area without signal, or choose frames or another layer that show background only."
+            "No background is marked. Press Draw a box, and drag a box over an area without "
+            "signal. Alternatively choose frames or another layer that show only background."
         )
     if mask is not None and mask.all():
         raise InputError(
-            f"The background is marked everywhere in {images.name!r}. Mark only a part of it that "
+            f"All of {images.name!r} is marked as background. Mark only a part of it that "
             "shows background and no signal."
         )
     most = n_pixels(pair, samples) - 1

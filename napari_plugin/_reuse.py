@@ -43,7 +43,9 @@ class Reuse(Section):
         self._results = results
         self.path: Path | None = None
         """File of the loaded model, or None while models are fitted."""
-        self.export = PushButton(text="Export…", tooltip="With its scale, as .ome.tif or .ome.zarr")
+        self.export = PushButton(
+            text="Export…", tooltip="Write the result as .ome.tif or .ome.zarr"
+        )
         self.script = PushButton(text="Copy as Python", tooltip="A script that does the same")
         self.save = PushButton(text="Save model…")
         self.load = PushButton(
@@ -90,7 +92,7 @@ class Reuse(Section):
             script = as_python(task.pair, shown.outcome.solution)
             QApplication.clipboard().setText(script)
         else:
-            text = "A saved model was applied; the script that made it is not known."
+            text = "No script can be made, because the result comes from a saved model."
         self.said.emit(text)
 
     def _on_save(self) -> None:
@@ -106,7 +108,7 @@ class Reuse(Section):
             return
         text = f"Saved as {path.name}. Load model applies it to other images."
         if solution.is_live and not live:
-            text += " Its suppression stays as it is, for its frames are too large to be kept."
+            text += " Its suppression cannot be changed later, because its frames are too large."
         self.said.emit(text)
 
     def _on_load(self) -> None:
@@ -126,7 +128,7 @@ class Reuse(Section):
     def _on_folder(self) -> None:
         if self.path is None:
             self.said.emit(
-                "Choose a saved model first (Save model, then Load model); it is applied to every "
+                "No model is loaded. Save a model and load it; then it can be applied to every "
                 "image of a folder."
             )
             return

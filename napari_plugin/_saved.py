@@ -86,8 +86,8 @@ def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
         fits = all(map(int.__le__, samples.sides, sides))
     if not fits:
         raise InputError(
-            f"The saved model is for frames or patches of {n} pixels, which these images of "
-            f"{sides[0]} x {sides[1]} do not have. Choose images like those it was made from."
+            f"The saved model is for frames or patches of {n} pixels. It does not fit these "
+            f"images of {sides[0]} x {sides[1]} pixels. Choose images like those of the fit."
         )
     settings = Settings(**made["settings"])
     return Solution(estimator, samples, settings, made["automatic"], made["brightness"])

@@ -199,13 +199,13 @@ class Solution:
         """Remarks on the model that need no further checks."""
         said: list[Remark] = []
         if self.n_used is not None:
-            text = f"The patterns were learnt from {self.n_used} frames, evenly spread."
+            text = f"The model was fitted to only {self.n_used} frames, at even intervals."
             said.append((text, "doubtful"))
         values = getattr(self.estimator, "contrastive_eigenvalues_", np.ones(1))
         if n_negative := int((values < -1e-12 * np.abs(values).max(initial=1e-300)).sum()):
             text = (
-                f"{n_negative} of the {len(values)} components show more background than signal: "
-                "keep fewer, or lower the background suppression."
+                f"{n_negative} of the {len(values)} components show more background than signal. "
+                "Keep fewer components, or lower the suppression."
             )
             said.append((text, "doubtful"))
         if (kept := self.variance_kept("background")) > _MUCH_BACKGROUND:

@@ -180,8 +180,9 @@ class ContrastiveDenoising(Container[Widget]):
         lazy = found[0][0].is_lazy and len(images.shape) > 2
         if lazy and self._viewer.dims.ndisplay == 3:
             raise InputError(
-                "This result is computed where you look at it, and a view in 3D looks at all of it "
-                "at once. Go back to 2D (the cube at the lower left), and press Run again."
+                "This result is computed one image at a time, when the image is shown. A view in "
+                "3D would need all images at once. Go back to 2D (the cube at the lower left), and "
+                "press Run again."
             )
         return found
 
@@ -364,7 +365,7 @@ class ContrastiveDenoising(Container[Widget]):
         for outcome, checked in zip(outcomes, found, strict=True):
             name = f"{outcome.task.pair.foreground.name}: " if len(found) > 1 else ""
             said += [(name + text, severity) for text, severity in checked.remarks]
-        self.verdict.say("Good: the checks found nothing against this result.", "good")
+        self.verdict.say("Good: the checks found no problem in this result.", "good")
         self._show_remarks(said)
 
     def _show_remarks(self, said: Sequence[Remark]) -> None:

@@ -176,8 +176,8 @@ def contrast_check(
     _select.check_donor(donor, groupby)
     if selection.other is not None:
         raise TypeError(
-            "background is another AnnData; the check needs one: anndata.concat the two, and "
-            "name the sets with masks."
+            "background is another AnnData; the check needs one AnnData with both sets. Join the "
+            "two with anndata.concat, and give the sets as masks."
         )
     labels = {
         name: (_select.column if name == "cell_type" else _select.donor_column)(adata, column, name)
@@ -405,9 +405,9 @@ def _genes_found(
     if not sound:
         said = (
             f"{len(left_out)} of the {n} genes of largest variance are not in use "
-            f"({listed(list(left_out), most=5)}), as after a choice of genes that corrects for "
-            "the mean: the difference between conditions may be lost. Choose the genes of largest "
-            "plain variance"
+            f"({listed(list(left_out), most=5)}). This happens if the variance is corrected for "
+            "the mean when genes are chosen, and the difference between conditions may be lost. "
+            "Choose the genes of largest uncorrected variance"
         )
     yield _Finding("genes", sound, said)
     more = max(("foreground", "background"), key=lambda side: hits[side])
@@ -417,8 +417,8 @@ def _genes_found(
             "gene choice",
             False,
             f"{hits[more]:.0%} of the {more}'s {n} most variable genes are in use, but "
-            f"{hits[less]:.0%} of the {less}'s: were they chosen on the {more} alone? Choose them "
-            "on the cells of both",
+            f"only {hits[less]:.0%} of those of the {less}: were the genes chosen on the {more} "
+            "alone? Choose them on the cells of both sets",
         )
 
 
@@ -433,14 +433,15 @@ def _depth_found(n_detected: NDArray[np.floating], front: BoolArray, back: BoolA
     more = float(mannwhitneyu(*sides, method="asymptotic").statistic) / (front.sum() * back.sum())
     medians = [float(np.median(side)) for side in sides]
     said = (
-        f"cells outside the background have {medians[0]:g} genes detected (median), those of the "
-        f"background {medians[1]:g}"
+        f"the median number of detected genes is {medians[0]:g} in cells outside the background "
+        f"and {medians[1]:g} in background cells"
     )
     sound = max(more, 1 - more) < _DEPTH
     if not sound:
         said += (
-            f": of two cells, the one of the {'first' if more > 0.5 else 'second'} has more in "
-            f"{max(more, 1 - more):.0%}. How deeply cells are sequenced will look like the effect. "
+            f". The {'former' if more > 0.5 else 'latter'} have more genes in "
+            f"{max(more, 1 - more):.0%} of all pairs. A difference in sequencing depth looks like "
+            "an effect. "
             "Downsample the counts to one depth (sc.pp.downsample_counts) and normalise again"
         )
     return _Finding("depth", sound, said)
@@ -487,9 +488,9 @@ def _confounding_found(
         return _Finding(
             name,
             False,
-            f"no {name} has cells in both sets: what differs between {name}s is in the contrast "
-            f"as well, and cannot be told from the effect. Compare with the {name}s' controls "
-            "against each other",
+            f"no {name} has cells in both sets: differences between {name}s are in the contrast "
+            f"too, and cannot be told from the effect. Contrast the controls of the {name}s with "
+            "each other for comparison",
         )
     alone = sorted((sides[0] | sides[1]) - both)
     if alone or missing:
@@ -521,14 +522,15 @@ def _ratio_found(
         told = f"{said}; p = {p_value:.2g} by relabelling donors"
         return _Finding("ratio", p_value <= _LEVEL, told)
     if within is not None:
-        return _Finding("ratio", True, f"{said}; the donors are too few to be relabelled")
+        return _Finding("ratio", True, f"{said}; there are too few donors to relabel them")
     if not len(nulls):
         advice = "give donor=" if donor is None else "controls= of two donors are needed"
         return _Finding(
             "ratio",
             True,
-            f"{said}. This alone decides nothing, as one donor's controls against another's give "
-            f"about 2: {advice} to compare, and scanpy_ext.tl.significance to test",
+            f"{said}. This alone decides nothing, because controls of one donor against controls "
+            f"of another give about 2: {advice} for a comparison, or "
+            "scanpy_ext.tl.significance for a test",
         )
     worst = float(nulls["relative"].max())
     return _Finding(

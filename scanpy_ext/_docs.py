@@ -24,10 +24,11 @@ groups
 foreground, background
     Any other design, instead of `groupby` and `reference`: a boolean mask of shape
     `(n_obs,)` each, or the name of a boolean column of `adata.obs`. The two may overlap. If
-    the background's cells are not in the foreground, the difference between the two sets has no
-    part in the contrast, only the variation *within* the foreground. A missing value counts as
-    `False`. The background may also be all cells of another AnnData
-    with the genes of `adata` in the same order; the foreground is then the mask, or every cell.""",
+    the background's cells are not in the foreground, the contrast shows variation *within* the
+    foreground, but not the difference between the two sets. A missing value counts as `False`. The
+    background may also be another AnnData that has the genes of `adata` in the same order. All of
+    its cells are then the background. The foreground is the mask, or all cells of `adata` if no
+    mask is given.""",
     "WITHIN": """\
 within
     Column of `adata.obs` with the donor, animal or batch of every cell. The contrast then

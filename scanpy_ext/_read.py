@@ -40,8 +40,7 @@ class ContrastInput:
     selection
         The masks of the foreground and background cells.
     features, gene_names
-        Mask of the genes in use, (n_vars,), which is None for an embedding, and the names of all
-        genes.
+        Mask of the genes in use, (n_vars,), or None for an embedding; and the names of all genes.
     params
         The arguments that chose the input, storable in `.uns`.
     within
@@ -184,8 +183,8 @@ def contrast_input(
     n_background = background.shape[0]
     if n_background < _FEW_CELLS:
         warn(
-            f"the background has only {n_background} cells. A covariance of so few cells says "
-            "little about what the background has: take more of them."
+            f"the background has only {n_background} cells. The covariance of so few cells is "
+            "inaccurate. Take more background cells."
         )
     params = selection.params | params | storable(within=within)
     names = adata.var_names
@@ -215,8 +214,9 @@ def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selectio
         )
     if alone := sorted(sides[0] ^ sides[1]):
         warn(
-            f"levels of adata.obs[{within!r}] with cells on one side only tell nothing about the "
-            f"difference within a level: {listed(alone)}."
+            f"these levels of adata.obs[{within!r}] do not have cells both in the background and "
+            "outside of it, so they contribute nothing to the difference within a level: "
+            f"{listed(alone)}."
         )
 
 

@@ -158,7 +158,7 @@ def donor_column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
     """Return the donor, animal or batch of each cell as text, None where there is no value.
 
     ValueError is raised if a value is the text "None" or another text of missing values. There is a
-    warning if each cell has a level of its own, because the column is then not one of donors.
+    warning if each cell has a level of its own, because the column then does not hold donors.
     """
     labels = column(adata, name, argument, nan_texts=(*_NAN_TEXTS, "None"))
     n_levels, n_cells = labels.nunique(), int(labels.notna().sum())
@@ -278,5 +278,5 @@ def _check_sets(masks: dict[str, BoolArray]) -> None:
     if any((first == other).all() for other in others):
         raise ValueError(
             "foreground and background are the same cells: there is nothing to contrast. The "
-            "background is what is to be left out: controls, another condition."
+            "background must be other cells, such as controls or another condition."
         )

@@ -52,8 +52,8 @@ def stored_result(
         known = [str(each) for each, entry in adata.uns.items() if is_own(entry)]
         raise ValueError(
             f"{name}.uns has no result {shown(key)} of scanpy_ext.{function}; its results are "
-            f"{listed(known)}. Run the function first, or give with key= the name it was given "
-            "as key_added=."
+            f"{listed(known)}. Run the function first. If it was run with key_added=, give that "
+            "name as key=."
         )
     return result
 
@@ -131,9 +131,9 @@ class Fitted:
         if not columns:
             raise ValueError(
                 f"adata.uns[{self.keys.uns!r}] is a result of scanpy_ext.tl.clvm with counts or "
-                "robust='entries', which weighs every value of a cell: its scores are not linear. "
-                "Run it on old and new cells together, or on logarithms with robust='rows' or "
-                "without robust."
+                "robust='entries', which weighs every value of a cell, so its scores are not a "
+                "linear function of the values. Run it on old and new cells together, or "
+                "on logarithms with robust='rows' or without robust."
             )
         return np.asarray(self.table[columns], dtype=np.float64)
 
@@ -196,8 +196,8 @@ def restore(adata: AnnData, key: str, name: str = "adata") -> Fitted:
     if keys.fit not in adata.varm or keys.varm not in adata.varm:
         raise ValueError(
             f"{name}.uns[{key!r}] holds no linear method with its components in {name}.varm: "
-            f"expected a result of scanpy_ext.{_LINEAR}. A kernel has none: run "
-            "scanpy_ext.tl.kernel_cpca on old and new cells together, which embeds all."
+            f"expected a result of scanpy_ext.{_LINEAR}. A kernel has no components: to "
+            "embed new cells, run scanpy_ext.tl.kernel_cpca on old and new cells together."
         )
     table = adata.varm[keys.fit]
     used = table["mean"].notna().to_numpy()

@@ -11,7 +11,7 @@ from contrast_core.feedback import warn
 from contrast_core.rows import Rows
 
 _FIRST_CELLS = 1000  # number of cells that are checked
-_FIRST_GENES = 50
+_FIRST_GENES = 50  # number of genes of which the mean and the variance are checked
 _LARGEST_LOG = 20.0  # log1p of counts per 10,000 stays below 9.3
 _APART = 3.0  # a larger ratio of mean values shows that two sets were normalised differently
 _ADVICE = (
@@ -71,12 +71,12 @@ def fault(rows: Rows) -> str | None:
     if values.size and values.min() >= 0 and values.max() > _LARGEST_LOG:
         return (
             f"values reach {values.max():.3g}, which no logarithm of counts does: a few strong "
-            f"genes will be all of the contrast. {_ADVICE}"
+            f"genes will dominate the contrast. {_ADVICE}"
         )
     if not rows.is_sparse and _is_standardised(rows, values):
         return (
             "every gene has mean 0 and variance 1, as after sc.pp.scale: genes that hardly vary "
-            "count as much as those that answer. Leave scaling out, or name the layer with the "
+            "count as much as genes that respond. Leave scaling out, or name the layer with the "
             "log-normalised counts: layer=..."
         )
     return None

@@ -114,8 +114,8 @@ def check_free(adata: AnnData, copy: bool, key: str, slots: Mapping[str, Any]) -
                 taken.append(f"{slot}[{name!r}]")
     if taken:
         raise ValueError(
-            f"adata.{' and adata.'.join(taken)} would be replaced, which scanpy_ext did not write. "
-            "Choose another name for the results, or delete what is there first."
+            f"adata.{' and adata.'.join(taken)} would be replaced, but scanpy_ext did not write "
+            "this. Choose another name for the results, or delete the existing values first."
         )
 
 

@@ -11,7 +11,7 @@ from .._docs import documented
 from .._stored import stored_result
 from ._figure import AxesGiven, Drawn, Save, drawing, room
 
-_MANY = 30  # in a larger table, only pairs of numbers with a zero are written
+_MANY = 30  # in tables of more entries, the numbers are written only if one of them is 0
 _LETTERS = 28  # number of letters of a name that fit into the default width
 _FEW = 4  # a panel has room for at least this many bars, so that single bars are not too thick
 _TIMES = 4.0  # largest ratio of shares on the colour scale
@@ -33,8 +33,9 @@ def contrast_check(
     The left panel shows the composition of foreground and background, by donor and cell type.
     Check it first, because a cell type that the background lacks looks like an effect. Each entry
     stands for one donor's cells of one type. Its colour shows their share in the foreground,
-    divided by their share in the background. Its two numbers are those of foreground and background
-    cells. In a table of more than 30 entries, the numbers are written only where one of them is 0.
+    divided by their share in the background. Its two numbers count the foreground and the
+    background cells. In a table of more than 30 entries, the numbers are written only where one of
+    them is 0.
 
     The right panel shows the cross-fitted ratio (red). It should exceed the grey ratios, in which
     the controls of one donor are compared with the controls of another.

@@ -205,8 +205,8 @@ def impute(
     rows = _read.whole_matrix(adata, chosen, missing=True)
     if not rows.can_miss:
         raise TypeError(
-            f"{rows.name} is sparse, and what it does not store is zero, not missing. Give a dense "
-            "layer with NaN where a value is missing."
+            f"{rows.name} is sparse: values that it does not store are zero, not missing. Give "
+            "a dense layer with NaN where a value is missing."
         )
     layers = _filled(rows, model, fitted.places, len(names))
     entry = {

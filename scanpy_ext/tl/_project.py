@@ -95,8 +95,8 @@ def project(
         rows = _read.embedding(adata_new, obsm, owner="adata_new")
         if rows.shape[1] != len(fitted.filters):
             raise ValueError(
-                f"{rows.name} has {rows.shape[1]} columns, but that of the fit had "
-                f"{len(fitted.filters)}: give the new cells' scores in the same embedding."
+                f"{rows.name} has {rows.shape[1]} columns, but the embedding of the fit had "
+                f"{len(fitted.filters)}. Give the scores of the new cells in the same embedding."
             )
         rows = rows.columns(used)
     else:
@@ -130,7 +130,7 @@ def _places(adata: AnnData, genes: pd.Index) -> NDArray[np.intp]:
         raise ValueError(
             f"adata_new lacks {len(missing)} of the {len(genes)} genes of the components "
             f"({listed(list(missing), most=5)}). Fit on the genes that both have, with "
-            "mask_var=, or name genes alike in both."
+            "mask_var=, or give the genes the same names in both."
         )
     for owner, known in (("adata_new", names), ("adata_fitted", genes)):
         twice = known[known.duplicated() & known.isin(genes)].unique()

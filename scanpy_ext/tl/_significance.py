@@ -234,8 +234,8 @@ def _shared(data: ContrastInput) -> BoolArray:
     if shared.any() and (data.selection.background & ~shared).any():
         raise ValueError(
             f"{int(shared.sum())} of the {int(data.selection.background.sum())} background cells "
-            "are in the foreground too. Put all of them there, to test the difference between the "
-            "sets, or none."
+            "are in the foreground too. Put all background cells into the foreground to test the "
+            "difference between the sets, or none of them to test the variation within."
         )
     return shared
 

@@ -87,12 +87,12 @@ def empty(*shape):
 
 
 WRONG = [
-    (Pair(cells(9, 8, 8)), Frames(), Settings(), "not known where the background is alone"),
+    (Pair(cells(9, 8, 8)), Frames(), Settings(), "No background is marked"),
     (Pair(cells(8, 8), empty(9, 8, 8)), Frames(), Settings(), "1 frames with signal"),
     (Pair(cells(9, 8, 8), empty(3, 8, 8)), Frames(), Settings(), "3 of background; at least 4"),
     (Pair(cells(6, 8, 8), empty(9, 8, 8)), Frames(), CPCA_10, "10 components .* allows 1 to 5"),
     (Pair(cells(8, 8, dtype="c8"), empty(8, 8)), Patches(8), Settings(), "plain intensities"),
-    (Pair(cells(99, 99), mask=box(99, 99, 99)), Patches(), Settings(), "everywhere"),
+    (Pair(cells(99, 99), mask=box(99, 99, 99)), Patches(), Settings(), "is marked as background"),
     (Pair(cells(30, 9, 9), mask=box(9, 5, 5)), Frames(), Settings(), "A box marks pixels"),
 ]
 
@@ -338,7 +338,7 @@ def test_estimates_of_time_and_memory_grow_with_the_images():
     many = estimate(task_of(Pair(cells(54, 512, 512), empty(512, 512)), Patches()))
     assert (one, many) == ("About 2 s and 0.2 GB of memory.", "About 32 s and 0.2 GB of memory.")
     films = Pair(cells(99, 9, 9), empty(99, 9, 9))
-    assert "as you look at it" in estimate(task_of(films, Frames(), CPCA_10))
+    assert "when it is shown" in estimate(task_of(films, Frames(), CPCA_10))
     assert task_of(Pair(cells(9**6, 64, 64), empty(9, 64, 64)), Patches()).is_lazy
 
 

@@ -50,7 +50,7 @@ def test_a_missing_choice_gives_advice(viewer, dock, film):
     assert "Choose a layer under Image" in dock.words
     viewer.add_image(film[0], name="cells")
     dock.widget.run.native.click()
-    assert "not known where the background is alone" in dock.words
+    assert "No background is marked" in dock.words
     dock.choices.draw.native.click()
     for compare, words in ((PATCHES, "Nothing is marked in 'background'"), (WHOLE, "Nothing")):
         dock.method.compare.value = compare
@@ -148,7 +148,7 @@ def test_failures_before_a_run_are_reported_in_the_dock(viewer, picture, notifie
     picture.choose("cells", "painted")
     for button in ("run", "preview"):
         picture.run(button)
-        assert "marked everywhere" in picture.words
+        assert "is marked as background" in picture.words
     picture.choices.pair = None  # causes an error that the dock does not expect
     for n_told, button in enumerate(("run", "preview"), start=1):
         picture.run(button)

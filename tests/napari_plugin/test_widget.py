@@ -412,7 +412,7 @@ def test_files_are_written_and_a_saved_model_is_applied(viewer, picture, tmp_pat
     reuse.save.native.click()
     assert "Saved as m.contrast" in picture.words
     reuse.folder.native.click()
-    assert "Choose a saved model first" in picture.words
+    assert "No model is loaded" in picture.words
     picture.answer(monkeypatch, tmp_path / "m.contrast")
     reuse.load.native.click()
     viewer.layers.remove("background")
