@@ -43,28 +43,28 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
     number of components and no contrast strength to choose.
 
     Rows are usually patches of images (`Patches`); `suppress_background` does all steps for images
-    in one call. S and N are estimated from moments alone, so the background must also be observed
-    without signal.
+    in one call. S and N are estimated from the moments of foreground and background, so the
+    background must also be observed without signal.
 
     Parameters
     ----------
     background_strength : {"varying", "constant"}, default="varying"
         "varying" allows the strength of the background to differ from row to row, as in real
-        images. "constant" fixes g at 1. This is slightly better if the strength is constant, and
-        flattens faint signal if it is not.
+        images. "constant" fixes g at 1. This gives slightly better results if the strength is
+        constant. If the strength varies, it flattens faint signal.
 
     Attributes
     ----------
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     signal_variances_ : ndarray of shape (r,)
-        Variances of the signal along the directions in which it is uncorrelated, in units of the
-        background's variance, in descending order.
+        Variances of the uncorrelated coordinates of the signal, in units of the background's
+        variance, in descending order.
     filters_ : ndarray of shape (n_features, n_features)
         ``(x - background_mean_) @ filters_`` are the coordinates in which N is the identity and S
         is diagonal. The coordinates with signal come first.
     patterns_ : ndarray of shape (r, n_features)
-        Matrix that maps the coordinates with signal back to rows.
+        Matrix that maps the coordinates that contain signal back to rows.
     foreground_moments_, background_moments_ : SecondMoments
         Moments of the foreground and background data.
     n_features_in_ : int
@@ -210,7 +210,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         Raises
         ------
         ValueError
-            As from `transform`.
+            See `transform`.
         """
         return np.concatenate(
             [

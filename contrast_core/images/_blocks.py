@@ -1,4 +1,4 @@
-"""Moments of parts of a stack that share no pixels."""
+"""Moments of blocks of a stack that share no pixels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from contrast_core.images._stacks import Stack
 from contrast_core.moments import SecondMoments
 from contrast_core.rows import array_of
 
-_N_STRETCHES = 8  # number of blocks into which frames or pixels are cut
-_MOST_TILES = 8  # most tiles along an axis
-_WINDOWS = 2**16  # number of windows; more do not improve moments of a few hundred features
+_N_STRETCHES = 8  # largest number of blocks into which frames or pixels are divided
+_MOST_TILES = 8  # largest number of tiles along an axis
+_WINDOWS = 2**16  # number of windows; more windows do not improve moments of a few hundred features
 
 
 def block_moments(
@@ -38,7 +38,7 @@ def block_moments(
         How samples are cut from the stack. For patches, the images (or their marked part) are
         divided into two to eight tiles along each side. The tiles form four blocks: each block
         holds every second tile along both sides. Patches that cross the border of a tile are left
-        out. The stride is so wide that some 65,000 patches remain. If there are more than 2**24
+        out. The stride is chosen so that about 65,000 patches remain. If there are more than 2**24
         pixels, only evenly spread parts are read. Frames and pixels are divided into eight
         consecutive blocks, or into fewer blocks with at least two samples each.
     stack : array
@@ -55,7 +55,8 @@ def block_moments(
     Returns
     -------
     list of SecondMoments
-        Moments of each block. There is a single block if the parts hold fewer than two samples.
+        Moments of each block. If the stack is too small for two blocks with two samples each, the
+        list holds the moments of the whole stack.
 
     Raises
     ------
@@ -73,7 +74,7 @@ def block_moments(
 
 
 def wide_stride(sampling: Patches, stack: Stack, mask: ArrayLike | None = None) -> int:
-    """Return the stride at which the marked part of a stack holds some 65,000 patches."""
+    """Return the stride at which the marked part of a stack holds about 65,000 patches."""
     share = 1.0 if mask is None else float((np.asarray(mask) != 0).mean())
     n_pixels = math.prod(map(int, stack.shape)) * share
     stride = math.ceil(math.pow(n_pixels / _WINDOWS, 1 / len(sampling.sides)))
@@ -104,7 +105,7 @@ def _tile_moments(
 
 
 def _tiles(counts: BoolArray, sides: tuple[int, ...]) -> Iterator[BoolArray]:
-    """Yield four masks (height, width) of every second tile along both axes of the marked part."""
+    """Yield four masks (height, width), each True in every second tile along both axes."""
     odd = []
     for axis in (-2, -1):
         others = tuple(other for other in range(counts.ndim) if other != counts.ndim + axis)

@@ -22,13 +22,13 @@ def excerpt(
     """Return at most 2**24 pixels of a stack, and their mask.
 
     A small stack is returned as it is. From a larger one, tiles of 512 x 512 pixels are chosen. If
-    there is a mask, they are the tiles with the most marked pixels; otherwise they are evenly
-    spread. Tiles begin where stored chunks begin, so that each chunk is read once.
+    there is a mask, the tiles with the most marked pixels are chosen. Otherwise the chosen tiles
+    are evenly spread. Tiles begin where stored chunks begin, so that each chunk is read once.
 
     Parameters
     ----------
     stack : array of shape (..., height, width)
-    mask : ndarray of bool of shape (height, width) or of the stack's, optional
+    mask : ndarray of bool of shape (height, width) or of the stack's shape, optional
     progress : bool or callable, default=False
         As for `Sampling.map`.
 
@@ -64,8 +64,8 @@ def excerpt(
 def _starts(stack: Stack, axis: int, side: int) -> list[int]:
     """Return where tiles begin along an axis.
 
-    They begin at stored chunks if these are at least as long as a tile. Otherwise they lie side by
-    side.
+    Tiles begin where stored chunks begin if the chunks are at least as long as a tile. Otherwise
+    the tiles adjoin each other.
     """
     n, step = int(stack.shape[axis]), side
     chunk = chunk_side(stack, axis)

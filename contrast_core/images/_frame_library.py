@@ -23,8 +23,8 @@ _FOLDS = 10
 _PIXELS = 20_000  # number of random pixels on which the coefficients are fitted
 _ROUNDS = 10
 BISQUARE = 4.685  # cutoff in robust standard deviations: 95% efficient for normal noise
-MAD = 1.4826  # standard deviation of normal noise over its median absolute deviation
-_SLICE = 2**16  # number of pixels whose products are summed at once
+MAD = 1.4826  # standard deviation of normal noise divided by its median absolute deviation
+_SLICE = 2**16  # number of pixels that are multiplied and summed at once
 
 SingleArray = NDArray[np.float32]
 
@@ -51,7 +51,9 @@ class FrameLibrary(NamedTuple):
 
 
 def frame_library(frames: SingleArray) -> FrameLibrary:
-    """Return the mean frame and the components, whose number predicts left-out frames best.
+    """Return the mean and the principal components of background frames.
+
+    The number of components is chosen so that left-out frames are predicted best.
 
     Parameters
     ----------
@@ -92,7 +94,7 @@ def robust_coefficients(deviations: FloatArray, design: FloatArray) -> FloatArra
     deviations : ndarray of shape (n, p)
         Pixels of frames minus the background's mean.
     design : ndarray of shape (k, p)
-        A row of ones, for the brightness, and the components at these pixels.
+        A row of ones, which fits the brightness, and the components at the same pixels.
 
     Returns
     -------
@@ -115,7 +117,7 @@ def _robust(target: FloatArray, design: FloatArray) -> FloatArray:
 
 
 def _half_products(frames: SingleArray) -> list[FloatArray]:
-    """Return the inner products of centred frames over each half of the pixels."""
+    """Return the inner products of centred frames, separately for two halves of the pixels."""
     halves = []
     for half in (frames[:, ::2], frames[:, 1::2]):
         total = np.zeros((len(frames), len(frames)))
@@ -128,7 +130,7 @@ def _half_products(frames: SingleArray) -> list[FloatArray]:
 
 
 def _left_out_errors(halves: list[FloatArray], most: int) -> FloatArray:
-    """Return the mean squared error of frames that are left out, for 0 to `most` components.
+    """Return the mean squared error of left-out frames for each number of components up to `most`.
 
     The components come from the other frames. Their coefficients are fitted on one half of the
     pixels and the error is measured on the other half, so that components of noise raise the error.

@@ -30,11 +30,11 @@ from contrast_core.images._stationary import texture
 from contrast_core.rows import Rows, rows_of
 from contrast_core.solve import contrast_rows
 
-_MOST_PIXELS = 2048  # largest small frame; larger frames are compared with a library
-_FEWEST_FRAMES = 4  # least number of background frames: two in each half that is held out
+_MOST_PIXELS = 2048  # most pixels of a small frame; larger frames are compared with a library
+_FEWEST_FRAMES = 4  # least number of background frames: two in each half for cross-validation
 _LIBRARY_VALUES = 2**27  # most values in a library: 512 MB in float32
 _LIBRARY_FRAMES = 64  # a library may hold this many frames, however large they are
-_DARKEST = 1e-3  # darker pixels are set to this multiple of the mean light
+_DARKEST = 1e-3  # least light in a pixel, as a multiple of the mean; darker pixels are set to it
 
 
 class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
@@ -42,21 +42,21 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
 
     The method depends on the size of the frames.
 
-    *Small frames*, of at most 2048 pixels, pass a signal-subspace filter. A foreground frame x is
-    modelled as the sum of a signal and a background. Both are Gaussian, and the strength g of the
-    background differs from frame to frame:
+    *Small frames* have at most 2048 pixels. They are filtered with a signal-subspace filter. A
+    foreground frame x is modelled as the sum of a signal and a background. Both are Gaussian, and
+    the strength g of the background differs from frame to frame:
 
     .. math:: x = \bar y + z + \sqrt g\, b, \qquad z \sim N(\mu, S), \quad b \sim N(0, G).
 
     The estimate is the posterior mean of z, which is a Wiener filter for each frame.
 
-    - G is a stationary covariance, which depends only on the displacement between two pixels, plus
-      a ridge that the likelihood of held-out background frames chooses.
+    - G is the sum of a stationary covariance, which depends only on the displacement between two
+      pixels, and a ridge. The ridge maximises the likelihood of held-out background frames.
     - S is estimated after whitening by G. It contains the directions in which the foreground's
       eigenvalues exceed the Marchenko-Pastur edge, with debiased eigenvalues. All other directions
       get a small variance.
-    - g is measured outside of these directions. Directions and strengths are estimated in turns,
-      and frames with a weak background get a larger weight.
+    - g is measured in the directions without signal. Directions and strengths are estimated in
+      turns, and frames with a weak background get a larger weight.
     - The mean background frame is shrunk towards its average brightness, according to its noise,
       and then subtracted.
 
@@ -82,7 +82,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     Attributes
     ----------
     method_ : {"filter", "library"}
-        How the frames are treated: "filter" for small ones, "library" for large ones and for
+        Method that was used: "filter" for small frames, "library" for large frames and for
         multiplicative light.
     n_components_ : int
         Small frames: number of directions in which signal was detected. If it is 0, there are too
@@ -102,8 +102,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     filters_ : ndarray of shape (n_features, n_features)
         Small frames: ``(x - mean_) @ filters_`` are coordinates in which the background is white.
     ridge_ : float
-        Small frames: ridge chosen by held-out background frames, relative to the background's mean
-        variance.
+        Small frames: ridge that maximises the likelihood of held-out background frames, divided by
+        the background's mean variance.
     background_variance_ : float
         Small frames: mean square of the whitened background frames outside of the components. A
         frame with this mean square has strength 1.
@@ -128,14 +128,15 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     Notes
     -----
     Small frames were tested on faint digits of 28 x 28 pixels on photographs. With 50, 200, 500 and
-    2000 frames, the squared error relative to the noisy frames is 0.84, 0.66, 0.62 and 0.56. On
-    frames that were not used for fitting it is at most 0.05 higher. The projection of `CPCA` has
-    1.00, 0.92, 0.82 and 0.71.
+    2000 frames, the squared error relative to that of the noisy frames is 0.84, 0.66, 0.62 and
+    0.56. On frames that were not used for fitting it is at most 0.05 higher. The projection of
+    `CPCA` has the relative errors 1.00, 0.92, 0.82 and 0.71.
 
     Large frames were tested on fourteen absorption images of cold atoms, 512 x 512 pixels. The
-    library of each image was the probe light of the thirteen others. In an area without atoms, the
-    optical density has the standard deviation 0.083. It is 0.111 if the background is instead the
-    frame taken a moment later. After a Gaussian filter of 3 pixels the two are 0.026 and 0.035.
+    library for each image held the frames of probe light of the thirteen other images. In an area
+    without atoms, the optical density has the standard deviation 0.083. It is 0.111 if the
+    background is instead the frame taken a moment later. After a Gaussian filter of 3 pixels, these
+    standard deviations are 0.026 and 0.035.
 
     References
     ----------
@@ -290,7 +291,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         Raises
         ------
         ValueError
-            As from `transform`.
+            See `transform`.
         """
         result: FloatArray = self._rows(X).map(self._strength, 1, dense=True)
         return result
@@ -302,8 +303,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         -------
         ndarray of shape (k, n_features)
             Squares of the components in ``patterns_``, with each row rescaled to a maximum of 1.
-            The strongest component comes first. They are components of the signal for small frames,
-            and of the background for large frames.
+            The strongest component comes first. For small frames they are components of the signal;
+            for large frames they are components of the background.
         """
         check_is_fitted(self)
         return relative_weights(self.patterns_[: self.n_components_])
@@ -370,7 +371,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         return np.asarray(power / self.background_variances_.sum())
 
     def _fitted_background(self, rows: NDArray[np.floating]) -> tuple[FloatArray, FloatArray]:
-        """Return the frames minus the library's mean, and their coefficients (brightness first)."""
+        """Return the frames minus the library's mean, and the coefficients (brightness first)."""
         light = np.asarray(rows, np.float64)
         if self.multiplicative:
             light = np.log(np.maximum(light - self.dark_, self.darkest_))
@@ -407,12 +408,12 @@ def _check_frames(shape: tuple[int, int], rows: Rows, others: Rows) -> None:
     if math.prod(shape) != n_features:
         raise ValueError(
             f"frame_shape={shape} has {math.prod(shape)} pixels, but X has {n_features} features; "
-            "give the height and width of the frames that the rows are."
+            "give the height and width of a frame, because each row is one frame."
         )
     if others.shape[0] < _FEWEST_FRAMES:
         raise ValueError(
             f"the background has {others.shape[0]} frames; at least {_FEWEST_FRAMES} are needed, "
-            "for two halves that can be compared."
+            "so that two halves can be compared. Give more background frames."
         )
 
 

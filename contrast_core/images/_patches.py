@@ -58,7 +58,8 @@ class Patches(Sampling):
         sides = tuple(check_count(side, "size") for side in self.sides)
         if len(sides) < 2:
             raise ValueError(
-                f"size={shown(self.size)} has {len(sides)} sides; expected one, or two or more."
+                f"size={shown(self.size)} has {len(sides)} sides; expected an integer or at least "
+                "two sides."
             )
         reason = f"for windows of {_times(sides)} pixels, so that none is left out,"
         stride = check_count(self.stride, "stride", at_most=min(sides), reason=reason)
@@ -111,8 +112,8 @@ class Patches(Sampling):
         if any(map(int.__lt__, image, sides)):
             raise ValueError(
                 f"{name} has images of {_times(image)} pixels, in which no window of "
-                f"{_times(sides)} fits; use larger images or smaller windows. Colours or "
-                "channels in the last axis: move them to the front, or take one at a time."
+                f"{_times(sides)} fits; use larger images or smaller windows. If colours "
+                "or channels are in the last axis, move that axis to the front."
             )
         rows = StackRows(
             stack,

@@ -17,7 +17,7 @@ from contrast_core.images._stack_rows import BLOCK_ELEMENTS, StackRows
 from contrast_core.images._stacks import Stack
 from contrast_core.rows import array_of
 
-_FEW_VALUES = 16  # images have more grey levels; masks and labels may have fewer
+_FEW_VALUES = 16  # an array with more distinct values is an image; one with fewer may be a mask
 
 BoolArray: TypeAlias = NDArray[np.bool_]
 
@@ -97,8 +97,8 @@ class Sampling(ABC):
         Raises
         ------
         ValueError, TypeError
-            As for `rows`. Also if pixels are NaN or infinite, or if the function returns an object
-            of another shape or type.
+            As for `rows`. The error is also raised if pixels are NaN or infinite, or if the
+            function returns an object of another shape or type.
         """
         if not callable(function):
             raise TypeError(
@@ -148,7 +148,7 @@ def _results(found: object, n: int, n_features: int) -> NDArray[np.floating]:
         raise kind(
             f"the function returned {type(found).__name__} of shape {results.shape} and type "
             f"{results.dtype} for {n} samples; expected real numbers of shape ({n}, {n_features}), "
-            f"or ({n}, 1) for one number a sample."
+            f"or ({n}, 1) for one number per sample."
         )
     return results if results.dtype.kind == "f" else results.astype(np.float64)
 
@@ -172,7 +172,7 @@ def truth_values(mask: ArrayLike, name: str) -> BoolArray:
     check_unmasked(mask, f"the mask of {name}")
     try:
         counts = np.asarray(mask)
-    except (TypeError, ValueError):  # rows that differ in length
+    except (TypeError, ValueError):  # rows differ in length
         counts = np.empty(0, dtype=object)
     if counts.dtype == np.bool_:
         return counts
@@ -208,7 +208,8 @@ def mask_or_image(background: Stack, mask_shapes: Collection[tuple[int, ...]]) -
     Raises
     ------
     ValueError
-        If the background may be a mask or an image, or the mask is True everywhere.
+        If it is unclear whether the background is a mask or an image, or the mask is True
+        everywhere.
     """
     dtype = np.dtype(getattr(background, "dtype", np.float64))
     values: set[float] | None = None
@@ -222,14 +223,14 @@ def mask_or_image(background: Stack, mask_shapes: Collection[tuple[int, ...]]) -
                 return None
             raise ValueError(
                 f"the background has the shape of a mask, dtype {dtype} and only the values "
-                f"{_listed(values)}, so that it may be a mask, labels or an image. Give a boolean "
+                f"{_listed(values)}, so it may be a mask, labels or an image. Give a boolean "
                 "mask, such as labels == 0, or an image with more than sixteen grey levels."
             )
     mask = np.asarray(background[...], dtype=bool)
     if mask.all():
         raise ValueError(
             "the background's mask is True everywhere, so that no place is left for signal; mark "
-            "only where there is background and nothing else."
+            "only the pixels or frames that show background without signal."
         )
     return mask
 
@@ -242,6 +243,6 @@ def some_rows(rows: StackRows, counts: BoolArray, sample: str) -> StackRows:
     """Return the rows for which `counts` is True; raise ValueError if there are none."""
     if not counts.any():
         raise ValueError(
-            f"no {sample} of {rows.name} lies in the mask whole; draw a larger region."
+            f"no {sample} of {rows.name} lies entirely within the mask; draw a larger region."
         )
     return rows.take(counts)

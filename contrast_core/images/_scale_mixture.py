@@ -43,7 +43,7 @@ class ScaleMixture(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """Posterior means of n rows: coordinates of the signal, and the two strengths.
+    """Posterior means of the signal's coordinates and of the two strengths, for n rows.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def scale_mixture(
     background_mean: FloatArray,
     background_covariance: FloatArray,
 ) -> ScaleMixture:
-    r"""Return the mixture whose covariances S and N follow from those of two datasets.
+    r"""Return the mixture with covariances S and N that are computed from two datasets' moments.
 
     .. math:: N = C_Y + 0.03\, \mu I, \quad \mu = \operatorname{tr}(C_Y) / D, \qquad
         S = (C_X - C_Y)_+ + \delta\delta^\top,
@@ -117,7 +117,7 @@ def posterior(
     coordinates = (rows - mixture.mean) @ mixture.whitening
     power = coordinates**2
     total = np.multiply.outer(s, mixture.variances) + g[:, None]  # (J, r)
-    n_silent = coordinates.shape[1] - r  # coordinates without signal, which tell how large g is
+    n_silent = coordinates.shape[1] - r  # number of coordinates without signal; only g affects them
     surprise = power[:, :r] @ (1 / total).T + np.multiply.outer(power[:, r:].sum(axis=1), 1 / g)
     surprise += np.log(total).sum(axis=1) + n_silent * np.log(g)
     surprise -= surprise.min(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Directions in which the signal of frames stands out of a background of known covariance.
+"""Directions in which frames vary more than a background of known covariance.
 
 Frames are first whitened by the covariance of the background, so that the background has variance 1
 in every direction. A direction holds signal if the foreground's variance exceeds the edge of the
@@ -19,10 +19,10 @@ from contrast_core.contrast._noise_bulk import debiased, marchenko_pastur_edge
 
 _WEAKEST = 0.5  # least background strength of a frame
 _ROUNDS = 5  # most rounds of estimating directions and strengths in turns
-_SETTLED = 0.01  # the rounds end at a smaller mean relative change of the strengths
+_SETTLED = 0.01  # the rounds end when the mean relative change of the strengths is smaller
 _MARGIN = 1.02  # an eigenvalue must exceed this multiple of the edge
 _FRAMES_PER_COMPONENT = 5  # least number of frames per component
-_UNDETECTED = 0.1  # prior variance without detected signal, over the root of the aspect ratio
+_UNDETECTED = 0.1  # prior variance without detected signal, divided by sqrt(aspect ratio)
 
 
 class SignalSubspace(NamedTuple):
@@ -34,8 +34,8 @@ class SignalSubspace(NamedTuple):
         Mean of the signal in whitened rows.
     basis : ndarray of shape (D, D)
         ``(row - mean) @ basis`` are the coordinates of a whitened row; the k components come first.
-        A component's column is shorter than 1 if the background varies more along it than its
-        model says.
+        The column of a component has a norm below 1 if the background varies more along this
+        direction than its covariance model predicts.
     inverse : ndarray of shape (D, D)
         Inverse of the basis.
     variances : ndarray of shape (D,)
@@ -73,13 +73,13 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
     - The noise is measured on the background frames. The bulk of the foreground's own eigenvalues
       would be a worse measure: faint signal would be taken for noise, and noise for components.
     - A frame has the weight 1 / g, where g is the strength of its background. This strength is the
-      frame's mean square outside of the signal's directions, divided by the mean square of the
-      background frames there. It is at least 0.5. Directions and strengths are estimated in turns,
-      in at most five rounds.
+      frame's mean square outside of the signal's directions, divided by the background frames'
+      mean square outside of these directions. It is at least 0.5. Directions and strengths are
+      estimated in turns, in at most five rounds.
     - The aspect ratio is computed with the effective number of frames,
       :math:`\gamma = D \sum w^2 / (\sum w)^2`.
-    - The background may vary more along a direction than its model says. The foreground's variance
-      must exceed this larger variance too.
+    - The background may vary more along a direction than its covariance model predicts. The
+      foreground's variance must exceed this larger variance too.
     - In all other directions, the signal has the prior variance :math:`0.1 \sqrt\gamma`.
 
     Parameters
@@ -120,7 +120,7 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
 def shrunk(
     coordinates: FloatArray, variances: FloatArray, n_components: int, background_variance: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the posterior mean of the signal in each row, and the strength of its background.
+    """Return the posterior mean of the signal in each row, and the row's background strength.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def shrunk(
 def _directions(
     centred: FloatArray, strengths: FloatArray, background: FloatArray, others: FloatArray
 ) -> _Found:
-    """Return the directions in which the weighted foreground exceeds noise and background."""
+    """Return the directions in which the foreground varies more than noise and background do."""
     n, n_features = centred.shape
     weights = 1 / strengths
     total = weights.sum()
@@ -173,7 +173,7 @@ def white_mean(mean: FloatArray, frames: FloatArray) -> FloatArray:
     Parameters
     ----------
     mean : ndarray of shape (D,)
-        Mean frame without its brightness, whitened.
+        Mean frame after its average brightness was subtracted, whitened.
     frames : ndarray of shape (m, D)
         Whitened frames, minus their mean.
     """

@@ -19,7 +19,9 @@ EXAMINED_SIDE = 192  # largest side, in pixels, of the part of an image that is 
 # Objects are smooth if at most this share of the result's variance is in detail finer than 20
 # pixels.
 _FINE = 0.27
-_MULTIPLIED = 0.2  # slope of log contrast over log brightness: 1 for illumination, 0 for haze
+# Threshold for the slope of log contrast over log brightness, which is 1 for uneven illumination
+# and 0 for haze.
+_MULTIPLIED = 0.2
 
 
 def smooth_background(
@@ -45,7 +47,7 @@ def smooth_background(
     -------
     smooth : bool
     verdicts : tuple of Verdict
-        At most one.
+        At most one verdict.
     """
     area, inside = one_image(source, mask)
     share = smooth_share(area, inside)
@@ -60,18 +62,18 @@ def smooth_background(
     if slope > _MULTIPLIED:
         verdict = Verdict(
             "smooth background",
-            "The background is smooth and multiplies: it is uneven illumination, of which this "
-            "method removes little. Divide the image by a flat field, or by a Gaussian blur of it "
-            "that is wider than the objects.",
+            "The background is smooth and multiplies the image: it is uneven illumination. This "
+            "method removes little of it. Divide the image by a flat field, or by a Gaussian blur "
+            "of the image that is wider than the objects.",
             slope,
             _MULTIPLIED,
         )
     else:
         verdict = Verdict(
             "smooth background",
-            "The background is smooth and adds light: it is haze. For bright objects that are "
-            "smaller than it, a top-hat filter that is a little wider than the objects removes it "
-            "better.",
+            "The background is smooth and adds light: it is haze. If the objects are bright and "
+            "smaller than the haze, a top-hat filter that is a little wider than the objects "
+            "removes the haze better.",
             share,
             SMOOTH,
         )

@@ -29,7 +29,7 @@ _WHOLE_IMAGE = 2**24  # pixels: a smaller image is read once and kept until the 
 
 
 class _Band(NamedTuple):
-    """Consecutive lines of windows: a slice of the grid of windows, and a part of the stack."""
+    """Consecutive lines of windows, as slices of the grid of windows and slices of the stack."""
 
     grid: tuple[slice, ...]
     box: tuple[slice, ...]
@@ -76,8 +76,8 @@ class StackRows(Rows):
         self._n_pixels = math.prod(sides)
         if not self._n_pixels:
             raise ValueError(
-                f"{name} has shape {tuple(stack.shape)}, of which samples have no pixels; give a "
-                "stack that holds some."
+                f"{name} has shape {tuple(stack.shape)}, so its samples have no pixels; give a "
+                "stack without axes of length zero."
             )
         self._starts = list(map(_starts, self._lengths, sides, self._strides))
         self._grid = tuple(map(len, self._starts))
@@ -95,7 +95,7 @@ class StackRows(Rows):
         )
 
     def edges(self, elements: int | None = None) -> list[int]:
-        """Return the rows 0, ..., n at which blocks of whole lines of windows begin and end."""
+        """Return the row numbers at which blocks of whole lines of windows begin and end."""
         line = max(1, self._line)
         lines = max(1, (elements or self.elements) // (line * self._n_pixels))
         ends = [*range(0, self._n_source, line * lines), self._n_source]
@@ -117,7 +117,7 @@ class StackRows(Rows):
         return block
 
     def inside(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return for each window whether it lies entirely within a mask of the last axes."""
+        """Return, for each window, whether it lies entirely within a mask of the last axes."""
         for axis in range(-mask.ndim, 0):  # axis by axis, which needs fewer comparisons
             windows = sliding_window_view(mask, self._sides[axis], axis=axis).all(axis=-1)
             mask = np.take(windows, self._starts[axis], axis=axis)
@@ -131,8 +131,9 @@ class StackRows(Rows):
         Parameters
         ----------
         out : ndarray of the stack's shape
-            Array to write to. Where windows overlap, their results are averaged. The array must
-            then hold zeros at first, and it is complete when the results of all rows were added.
+            Array to write to. Where windows overlap, their results are averaged. In that case the
+            array must hold zeros at first, and it is complete when the results of all rows have
+            been added.
         start, stop : int
             Two consecutive values of `edges()` of the rows of the whole stack.
         results : ndarray of shape (stop - start, n_features) or (stop - start, 1)
@@ -148,7 +149,7 @@ class StackRows(Rows):
             done += n
 
     def _averaged(self, results: NDArray[np.floating], band: _Band) -> NDArray[np.floating]:
-        """Return the sum of a band's results, divided by the number of windows over each pixel."""
+        """Return the sum of a band's results, divided by the number of windows at each pixel."""
         n_axes = len(self._sides)
         # If the columns of the results are contiguous, so are the slices below, and sums are fast.
         paired = results.transpose([i + j for i in range(n_axes) for j in (0, n_axes)])
@@ -240,7 +241,7 @@ class StackRows(Rows):
             line += last - first
 
     def _pixels(self, box: tuple[slice, ...]) -> NDArray[Any]:
-        """Return the pixels of a band; pixels that the next band needs too are kept.
+        """Return the pixels of a band, and keep the pixels that the next band also needs.
 
         A small image is read whole. A large one is read in whole rows of chunks.
         """
@@ -286,13 +287,13 @@ def _size(box: tuple[slice, ...]) -> int:
 
 
 def _starts(n: int, side: int, stride: int) -> NDArray[np.intp]:
-    """Return where windows begin: every `stride` pixels, and at the last place that fits."""
+    """Return where windows begin: at every `stride` pixels, and at the last possible place."""
     regular = np.arange(0, n - side + 1, stride)
     return np.unique(np.append(regular, n - side)) if n else regular
 
 
 def _runs(starts: NDArray[np.intp], stride: int) -> list[slice]:
-    """Return slices of windows with a regular step; the last window may have its own slice."""
+    """Return slices of windows with a regular step; the last window may need its own slice."""
     n = len(starts)
     if n > 1 and starts[-1] - starts[-2] != stride:
         return [slice(0, n - 1), slice(n - 1, n)]
@@ -302,7 +303,7 @@ def _runs(starts: NDArray[np.intp], stride: int) -> list[slice]:
 def _steps(
     starts: NDArray[np.intp], side: int, stride: int
 ) -> Iterator[tuple[slice, tuple[Any, Any]]]:
-    """Yield slices of an axis, each with the windows that cover it and their pixels there.
+    """Yield slices of an axis, each with the windows that cover it and the pixels within them.
 
     A slice holds one pixel of each of several windows, or all pixels of a single window. No pixel
     occurs twice in it, so that all of its pixels can be added at once.
@@ -319,6 +320,6 @@ def _steps(
 
 @lru_cache
 def _cover(n: int, side: int, stride: int) -> NDArray[np.float64]:
-    """Return how many windows lie over each pixel of an axis."""
+    """Return how many windows cover each pixel of an axis."""
     places = _starts(n, side, stride)[:, None] + np.arange(side)
     return np.bincount(places.ravel(), minlength=n).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Helpers for stacks of images: protocol, chunks, weight maps."""
+"""Helper functions and protocols for stacks of images, and maps of weights."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def chunk_side(stack: Stack, axis: int) -> int | None:
     if not isinstance(chunks, tuple) or len(chunks) != len(stack.shape):
         return None
     side = chunks[axis]
-    return int(max(side) if isinstance(side, tuple) else side)  # dask lists all lengths
+    return int(max(side) if isinstance(side, tuple) else side)  # dask stores all lengths
 
 
 def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Return the squared loadings of each component, with their sign, as images.
+    """Return the squared loadings of each component as images, with the signs of the loadings.
 
     Parameters
     ----------
@@ -77,14 +77,14 @@ def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np
     if isinstance(estimator, type) or not callable(getattr(estimator, "feature_weights", None)):
         raise TypeError(
             f"estimator={shown(estimator)} has no feature_weights; expected a fitted estimator "
-            "that has, such as CPCA(...).fit(...)."
+            "with this method, such as CPCA(...).fit(...)."
         )
     sides = check_sides(frame_shape)
     weights = estimator.feature_weights()
     if math.prod(sides) != weights.shape[1]:
         raise ValueError(
             f"frame_shape={sides} has {math.prod(sides)} pixels, but the estimator was fitted on "
-            f"rows of {weights.shape[1]}; give the height and width of the frames it was fitted on."
+            f"rows of {weights.shape[1]} pixels; give the height and width of these frames."
         )
     signed = np.copysign(weights, _loadings(estimator)[: len(weights)])
     return np.asarray(signed, dtype=np.float64).reshape(-1, *sides)

@@ -44,8 +44,8 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
 
     .. math:: -\tfrac m2 \log\det G - \tfrac D2 \sum_i \log(y_i^\top G^{-1} y_i / D).
 
-    This is the log-likelihood, up to a constant, if every frame has its most likely strength. The
-    most likely candidate is returned.
+    This is the log-likelihood, up to a constant, when each frame has its most likely strength. The
+    candidate with the largest sum over both halves is returned.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
         eigen = stationary_part(train.T @ train / len(train), shape)
         power, unit = (test @ eigen.vectors) ** 2, (train**2).mean()
         score += [_log_likelihood(power, eigen.values + ridge * unit) for ridge in _RIDGES]
-    ridge = _RIDGES[int(score.argmax())]  # the first of equal scores
+    ridge = _RIDGES[int(score.argmax())]  # if scores are equal, the smallest ridge is chosen
     centred = frames - frames.mean(axis=0)
     covariance = stationary_part(centred.T @ centred / len(centred), shape).matrix()
     covariance[np.diag_indices_from(covariance)] += ridge * (centred**2).mean()
@@ -71,7 +71,7 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
 
 
 def lag_average(covariance: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """Return the nearest stationary matrix, an average over pixel pairs of equal displacement.
+    """Return the nearest stationary matrix: each entry is averaged over equal displacements.
 
     Parameters
     ----------

@@ -39,10 +39,10 @@ Image: TypeAlias = Stack | ArrayLike
 Estimator: TypeAlias = StructuredBackgroundRemover | FrameBackgroundRemover
 Brightness: TypeAlias = Literal["auto", "keep", "remove"]
 
-_BELOW = 0.1  # an image extends below a dark ground by at most this share of its extent above
+_BELOW = 0.1  # largest range below a dark ground, divided by the image's range above it
 _GROUND = 0.2  # a dark ground covers at least this share of an image
-_SOME_WINDOWS = 4096  # number of windows from which brightness and variance are measured
-_CONSTANT_LINES = 0.5  # largest share of variance left without the lines, if each is constant
+_SOME_WINDOWS = 4096  # number of windows in which brightness and variance are measured
+_CONSTANT_LINES = 0.5  # largest share of the variance that constant lines leave when removed
 _LONG = 4  # a strip is at least this many times as long as wide
 _LARGE_IMAGE = 2**24  # pixels; larger images use squares with stride 4, in a third of the time
 
@@ -130,8 +130,8 @@ def suppress_background(
         frames.
     background_mask : array-like of bool, optional
         Mask of another background image that is True where there is only background. Its shape is
-        that of the background image, or (height, width); for frames, that of the leading axes. By
-        default the whole background image is used.
+        that of the background image, or (height, width). For frames, its shape is that of the
+        leading axes. By default the whole background image is used.
     sampling : Patches, Frames, "patches" or "frames", default="patches"
         How samples are cut from the image. "patches" are windows with a stride of 2 pixels (4 for
         squares in images of more than 2**24 pixels). They are squares of 16 x 16 pixels, or strips
@@ -140,9 +140,9 @@ def suppress_background(
     brightness : {"auto", "keep", "remove"}, default="auto"
         For patches: whether the image stays as bright as it is ("keep") or the mean of the
         background is subtracted too ("remove"). "auto" removes the mean if the background is a dark
-        ground, below everything else in the image, as in fluorescence. Otherwise "auto" keeps it,
-        as in bright field, phase contrast, electron microscopy and photographs. The result's
-        ``brightness`` is the mean that was kept.
+        ground, darker than everything else in the image, as in fluorescence. Otherwise "auto"
+        keeps the mean, as in bright field, phase contrast, electron microscopy and photographs. The
+        result's ``brightness`` is the mean that was kept.
     background_strength : {"auto", "varying", "constant"}, default="auto"
         For patches: whether the strength of the background may differ from place to place; see
         `StructuredBackgroundRemover`. "auto" is "constant" for strips and "varying" for squares.
@@ -257,8 +257,8 @@ def suppress_background(
         return _from_frames(remover, sides, dark, target, out, progress)
     if multiplicative:
         raise ValueError(
-            "multiplicative=True is for sampling='frames'; of a single image take the logarithm "
-            "first, or divide it by a flat field."
+            "multiplicative=True needs sampling='frames'. For a single image, take the logarithm "
+            "first, or divide the image by a flat field."
         )
     if not isinstance(sampling, Patches):
         samples = _suitable_windows(stack, source, mask, target)
@@ -355,7 +355,7 @@ def _from_patches(
         smooth, better = smooth_background(
             lambda image: samples.map(remover.transform, image), part, source, mask
         )
-        if better:  # a smooth background with noise is not called camera noise as well
+        if better:  # a smooth background is not also reported as camera noise
             found = tuple(each for each in found if each.kind != "unstructured background")
         found = (*found, *better)
     if not smooth and not found:
@@ -388,7 +388,7 @@ def _removed_and_spread(
 
 
 def _on_dark_ground(samples: Patches, stack: Any, source: Any, mask: BoolArray | None) -> bool:
-    """Return whether the background is a dark ground, below everything else in an image.
+    """Return whether the background is a dark ground, darker than everything else in an image.
 
     The means of windows are compared. On a dark ground, the means of the image extend far above the
     range of the background's means but hardly below it, and many of them lie within this range. If
@@ -464,7 +464,7 @@ def _from_frames(
 
 
 def _along(size: tuple[int, int], stack: Any) -> Iterator[tuple[int, int]]:
-    """Yield the side of the windows and the side of the images, for each axis."""
+    """Yield, for each axis, the side of the windows and the side of the images."""
     return zip(size, map(int, stack.shape[-2:]), strict=True)
 
 
@@ -505,8 +505,8 @@ def _frame_shape(stack: Any, source: Any) -> tuple[int, int]:
     shape, other = (tuple(map(int, each.shape[-2:])) for each in (stack, source))
     if len(shape) == len(other) == 2 and shape != other:
         raise ValueError(
-            f"the background's frames are of {other[0]} x {other[1]} pixels, the image's of "
-            f"{shape[0]} x {shape[1]}; both need the same."
+            f"the background's frames have {other[0]} x {other[1]} pixels, but the image's frames "
+            f"have {shape[0]} x {shape[1]}; give frames of the same height and width."
         )
     # If the stack has too few axes, reading its frames will raise an error.
     return (shape[0], shape[1]) if len(shape) == 2 else (1, 1)
@@ -520,7 +520,7 @@ def _mean_frame(dark: Image) -> NDArray[np.float64]:
 def _moments(
     sampling: Patches, stack: Any, mask: BoolArray | None, name: str, progress: Progress
 ) -> SecondMoments:
-    """Return the moments of the patches, with a smaller stride if there are few of them."""
+    """Return the moments of the patches; the stride is smaller if there are few patches."""
     stride = min(sampling.stride, wide_stride(sampling, stack, mask))
     rows = Patches(sampling.size, stride).rows(stack, mask, name=name)
     return SecondMoments.from_data(rows.replace(progress=progress))

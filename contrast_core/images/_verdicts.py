@@ -33,17 +33,18 @@ VerdictKind: TypeAlias = Literal[
 Blocks: TypeAlias = Sequence[SecondMoments]
 
 _INSTEAD = ("unstructured background", "smooth background")
-_FOUND = 1.5  # least variance relative to the background, in directions chosen on other rows
-_SWAPPED = 2.0  # least ratio with the roles exchanged, and least multiple of the original ratio
+_FOUND = 1.5  # least ratio of the variances in directions that other rows chose
+_SWAPPED = 2.0  # least exchanged ratio, and its least multiple of the original ratio
 _UNSTRUCTURED = 0.5  # camera noise has 0.88 and more, structured backgrounds have at most 0.07
-_FEWEST_WINDOWS = 16  # areas of 4 and 14 windows leave 2.6 and 1.5 times the error of one with 39
-_SIGNAL_IN_AREA = 0.12  # largest variance of the result in an empty area, over that in the image
+# Areas of 4 and 14 windows leave 2.6 and 1.5 times the error that an area of 39 windows leaves.
+_FEWEST_WINDOWS = 16
+_SIGNAL_IN_AREA = 0.12  # largest variance of the result in an empty area, divided by the image's
 _LEAST_OUTLYING = 0.005  # least share of outliers in the squared residual of frames with signal
-_SIGNAL_BEHIND = 0.02  # least such share in background frames that show signal
+_SIGNAL_BEHIND = 0.02  # least share of outliers in background frames that show signal
 _SOME_FRAMES = 16  # number of frames of each kind that are tested
 _HALF_LIBRARY = 64  # most frames in the library that is used for the test
 _FEWEST_FRAMES = 4  # least number of frames in a library
-_ENOUGH_FRAMES = 40  # with more frames, the error on the cold atoms does not fall
+_ENOUGH_FRAMES = 40  # more frames do not reduce the error on images of cold atoms
 _SPLITS = 10  # most splits of the blocks into halves
 _DIRECTIONS = 2  # number of directions in which foreground and background are compared
 
@@ -117,7 +118,7 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     ['nothing found', 'unstructured background']
     """
     if not foreground or not background:
-        raise ValueError("verdicts need moments of at least one block of each of the two.")
+        raise ValueError("verdicts need the moments of at least one block of each dataset.")
     if not _merged(background).varies.any():
         raise ValueError("the background is constant: no pixel of it varies; check what it holds.")
     return (*_contrast_verdicts(foreground, background), *_background_verdicts(background))
@@ -134,16 +135,17 @@ def too_few_frames(n_exchanged: int) -> Verdict:
     if n_exchanged:
         return Verdict(
             "layers probably swapped",
-            f"The background frames hold {n_exchanged} components that stand out of the frames "
-            "with signal, which hold none of their own: the two are probably swapped.",
+            f"The background frames hold {n_exchanged} components that the frames with signal do "
+            "not show, and the frames with signal hold no component of their own. The two are "
+            "probably swapped.",
             n_exchanged,
             1.0,
         )
     return Verdict(
         "too few frames",
-        "There are too few frames: no component of the signal stands out of their noise, and the "
-        "result is little more than the mean signal with the background's texture suppressed. Take "
-        "more frames; some hundreds are enough for a faint signal.",
+        "There are too few frames: no component of the signal exceeds their noise, and the result "
+        "is little more than the mean signal with the background's texture suppressed. Take more "
+        "frames; some hundreds are enough for a faint signal.",
         0.0,
         1.0,
     )
@@ -179,9 +181,9 @@ def library_verdicts(
         said.append(
             Verdict(
                 "layers probably swapped",
-                f"The background frames hold signal: {behind:.1%} of what is left of them stands "
-                f"out, and {found:.1%} in the frames with signal. The two are probably swapped, or "
-                "some background frames show signal too.",
+                f"The background frames hold signal: outliers make up {behind:.1%} of their "
+                f"residual, and {found:.1%} in the frames with signal. The two are probably "
+                "swapped, or some background frames show signal too.",
                 behind,
                 max(_SIGNAL_BEHIND, found / 2),
             )
@@ -190,9 +192,9 @@ def library_verdicts(
         said.append(
             Verdict(
                 "nothing found",
-                "Nothing was found: once the background is removed, the frames hold no more that "
-                "stands out of their noise than background frames do. Either there is no signal, "
-                "it is weaker than the noise in each pixel, or the background frames show it too.",
+                "Nothing was found: after the background is removed, the frames with signal hold "
+                "hardly more outliers than the background frames do. Either there is no signal, it "
+                "is weaker than the noise in each pixel, or the background frames show it too.",
                 found,
                 max(_LEAST_OUTLYING, 2 * behind),
             )
@@ -201,8 +203,8 @@ def library_verdicts(
         said.append(
             Verdict(
                 "too few frames",
-                f"There are too few background frames: {n} were given, all of them were needed, "
-                f"and more would leave less of the background. Take {_ENOUGH_FRAMES} or more.",
+                f"There are too few background frames: {n} were given, and more would leave less "
+                f"of the background in the result. Take {_ENOUGH_FRAMES} or more.",
                 n,
                 _ENOUGH_FRAMES,
             )
@@ -229,7 +231,7 @@ def _spread(indices: NDArray[np.intp], most: int) -> NDArray[np.intp]:
 
 
 def background_too_small(n_pixels: int, sides: tuple[int, ...]) -> Iterator[Verdict]:
-    """Yield a verdict if an area has room for fewer than sixteen windows without overlap.
+    """Yield a verdict if fewer than sixteen windows fit into an area without overlap.
 
     Parameters
     ----------
@@ -243,9 +245,9 @@ def background_too_small(n_pixels: int, sides: tuple[int, ...]) -> Iterator[Verd
         window = " x ".join(map(str, sides))
         yield Verdict(
             "background too small",
-            f"The background is too small: its {n_pixels} pixels hold only {held:.1f} windows of "
-            f"{window} pixels beside each other, and {_FEWEST_WINDOWS} are needed to learn the "
-            "pattern. Mark a larger area, or use smaller windows.",
+            f"The background is too small: its {n_pixels} pixels have room for only {held:.1f} "
+            f"windows of {window} pixels without overlap, and {_FEWEST_WINDOWS} are needed to "
+            "learn the pattern. Mark a larger area, or use smaller windows.",
             held,
             _FEWEST_WINDOWS,
         )
@@ -264,9 +266,9 @@ def background_holds_signal(share: float) -> Iterator[Verdict]:
     if share > _SIGNAL_IN_AREA:
         yield Verdict(
             "background holds signal",
-            f"The background area seems to hold signal: the result varies there by {share:.0%} of "
-            "its variance in the whole image. Mark an area that shows the background alone, or a "
-            "larger one if the background differs from place to place.",
+            "The background area seems to hold signal: the variance of the result there is "
+            f"{share:.0%} of its variance in the whole image. Mark an area that shows the "
+            "background alone, or a larger one if the background differs from place to place.",
             share,
             _SIGNAL_IN_AREA,
         )
@@ -298,9 +300,10 @@ def _contrast_verdicts(foreground: Blocks, background: Blocks) -> Iterator[Verdi
     if exchanged >= max(_SWAPPED, _SWAPPED * found):
         yield Verdict(
             "layers probably swapped",
-            f"The background holds {exchanged:.2g} times the variance of the foreground in its own "
-            f"directions, the foreground only {found:.2g} times that of the background: the two "
-            "are probably swapped, or the background region lies over the signal.",
+            f"In its own directions, the background has {exchanged:.2g} times the variance of the "
+            f"foreground. In the directions of the foreground, the foreground has only {found:.2g} "
+            "times the variance of the background. The two are probably swapped, or the background "
+            "region lies over the signal.",
             exchanged,
             max(_SWAPPED, _SWAPPED * found),
         )
@@ -344,11 +347,11 @@ def _without_means(covariance: FloatArray) -> FloatArray:
 
 
 def _cross_fitted(foreground: Blocks, background: Blocks) -> tuple[float, float]:
-    """Return the median ratio over half-splits, and the median ratio with the roles exchanged.
+    """Return the median ratio over all splits, as it is and with the two datasets exchanged.
 
     If no split has halves that vary, the two are infinity and zero, which give no verdict.
     """
-    pairs = list(zip(foreground, background, strict=False))  # the same number of blocks of both
+    pairs = list(zip(foreground, background, strict=False))  # equally many blocks of both
     k = min(_DIRECTIONS, background[0].n_features)
     ratios, exchanged = [], []
     for first, second in _half_splits(len(pairs)):
@@ -368,7 +371,7 @@ def _cross_fitted(foreground: Blocks, background: Blocks) -> tuple[float, float]
 
 
 def _half_splits(n_blocks: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return all ways to split the blocks into halves, or ten of these, evenly spread."""
+    """Return all splits of the blocks into halves, or ten of them that are evenly spread."""
     everything = range(n_blocks)
     splits = []
     for others in combinations(everything[1:], n_blocks // 2 - 1) if n_blocks > 1 else ():

@@ -134,8 +134,8 @@ class Channels(Sampling):
         n_axes = len(stack.shape)
         if n_axes < 2 or not -n_axes <= self.axis < n_axes:
             raise ValueError(
-                f"{name} has shape {tuple(stack.shape)}, but channels are to be in axis="
-                f"{self.axis}; expected an axis of it, beside those of the pixels."
+                f"{name} has shape {tuple(stack.shape)}, but channels should be in axis="
+                f"{self.axis}; expected an axis of the stack and at least one more axis for pixels."
             )
         axis = self.axis % n_axes
         sides = tuple(int(n) if i == axis else 1 for i, n in enumerate(stack.shape))

@@ -20,18 +20,19 @@ SQUARE = (16, 16)
 SMOOTH = 0.6  # share of the variance after a Gaussian filter of 3 pixels; haze has 0.63 and more
 _STRIPS = ((64, 6), (6, 64))
 _LINES = 0.6  # share of the variance in the means along an axis: 0.7 for curtains, 0.5 for grids
-_BROAD = 0.5  # least share of smooth variance at which broad lines need squares
+_BROAD = 0.5  # broad lines need squares if at least this share of the variance is smooth
 _LONGER = 1.25  # least length of the area along a strip, relative to the strip's length
-_FEW_LINES = 1.3  # factor that keeps lines out of the signal, as an area shows few of them
+# An area shows few lines. This factor on their covariance keeps other lines out of the signal.
+_FEW_LINES = 1.3
 _LARGEST = 512  # largest side of the area that is examined, in pixels
 
 
 def stationary_moments(moments: SecondMoments, sides: tuple[int, ...]) -> SecondMoments:
     """Return moments of windows in which the background is stationary.
 
-    The covariance is averaged over pairs of pixels with the same displacement, and the mean over
-    all pixels. The moments need this averaging because a background area holds few long windows.
-    Without it, strips of 96 x 4 pixels leave up to 1.7 times the error.
+    The covariance is averaged over pairs of pixels with the same displacement, and the
+    mean is averaged over all pixels. The moments need this averaging because a background area
+    holds few long windows. Without it, strips of 96 x 4 pixels leave up to 1.7 times the error.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def smooth_share(area: FloatArray, inside: BoolArray) -> float:
 
 
 def one_image(stack: Stack, mask: BoolArray | None) -> tuple[FloatArray, BoolArray]:
-    """Return the image that shows most background, cropped to this background, and its mask.
+    """Return the image with the most background pixels, cropped to the background, and its mask.
 
     The mean of the background is subtracted, and pixels outside of the background are zero.
     """

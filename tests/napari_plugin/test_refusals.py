@@ -25,7 +25,7 @@ def layer(*shape, **options):
 
 
 WRONG = [
-    (layer(40, 6, 4), WHOLE, "6 x 4; both need the same"),
+    (layer(40, 6, 4), WHOLE, "6 x 4; give frames of the same"),
     (layer(6, 5), WHOLE, "1 frames with signal"),
     (layer(40, 6, 5, 3, rgb=True), PATCHES, "has RGB colours. Split it into channels"),
     (layer(40, 6, 5), PATCHES, "6 x 5 pixels, in which no window of 16 x 16 fits"),

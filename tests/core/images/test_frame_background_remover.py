@@ -91,10 +91,10 @@ FILM = np.random.default_rng(0).normal(size=(9, 6, 8))
 @pytest.mark.parametrize(
     ("stack", "empty", "words"),
     [
-        (FILM, FILM[:, :5], "frames are of 5 x 8 pixels, the image's of 6 x 8; both need the sa"),
+        (FILM, FILM[:, :5], "frames have 5 x 8 pixels, but the image's frames have 6 x 8; give"),
         (FILM[0], FILM, r"the image has shape \(6, 8\); frames need"),
         (FILM, np.ones(9, dtype=bool), "True everywhere"),
-        (FILM, np.zeros(9, dtype=bool), "no frame of the background lies in the mask"),
+        (FILM, np.zeros(9, dtype=bool), "no frame of the background lies entirely"),
         (FILM, np.ones((6, 8), dtype=bool) & (np.arange(8) > 2), r"needs a mask of shape \(9,\)"),
     ],
 )

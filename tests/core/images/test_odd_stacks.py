@@ -118,7 +118,7 @@ def test_invalid_masks_are_refused(sampling: Any) -> None:
         (np.ma.masked_array(MASK, MASK), "the mask of the stack is a masked array"),
         (MASK.T, r"has shape \(9, 8\)"),
         (True, r"has shape \(\)"),
-        (~MASK & MASK, "lies in the mask whole|has shape"),
+        (~MASK & MASK, "lies entirely within the mask|has shape"),
     ):
         refused(lambda mask=mask: sampling.rows(STACK, mask), words)  # type: ignore[misc]
 
@@ -136,7 +136,7 @@ def test_a_mapped_function_must_return_real_numbers_of_the_right_shape(sampling:
         (lambda rows: None, "returned NoneType"),
         (lambda rows: rows + 0j, "type complex128"),
         (lambda rows: [[1.0], [1.0, 2.0]], "type object"),
-        (lambda rows: rows[:, 0], "one number a sample"),
+        (lambda rows: rows[:, 0], "one number per sample"),
         (lambda rows: np.hstack([rows, rows]), "expected real numbers of shape"),
         (lambda rows: rows[:-1], "expected real numbers of shape"),
         (lambda rows: np.ma.masked_less(rows, 2), "returned is a masked array"),

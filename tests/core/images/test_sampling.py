@@ -240,15 +240,15 @@ IMAGE = numbers((30, 40))
 @pytest.mark.parametrize(
     ("sampling", "stack", "mask", "words"),
     [
-        (Patches(), numbers((30, 40, 3)), None, r"no window of 16 x 16 fits; .*Colours or"),
+        (Patches(), numbers((30, 40, 3)), None, r"no window of 16 x 16 fits; .*colours or"),
         (Patches(), numbers(40), None, r"shape \(40,\); windows of 16 x 16"),
         (Frames(), IMAGE, None, r"shape \(30, 40\); .*sampled by Patches"),
         (Channels(2), IMAGE, None, r"shape \(30, 40\).* axis=2"),
         (Channels(), numbers(7), None, r"shape \(7,\)"),
         (Patches(), IMAGE, np.ones((30, 41), bool), r"\(30, 41\); .* mask of shape \(30, 40\)"),
         (Frames(), IMAGE[None], np.ones((1, 30, 40), bool), r"needs a mask of shape \(1,\)"),
-        (Patches(), IMAGE, IMAGE > 1, r"lies in the mask whole; draw a larger"),
-        (Frames(), IMAGE[None], np.zeros(1, bool), r"no frame of the stack lies in the mask"),
+        (Patches(), IMAGE, IMAGE > 1, r"lies entirely within the mask; draw a larger"),
+        (Frames(), IMAGE[None], np.zeros(1, bool), r"no frame of the stack lies entirely"),
     ],
 )
 def test_stacks_and_masks_of_other_shapes_are_refused(

@@ -153,14 +153,14 @@ WITH_NAN = np.where(np.arange(131) == 100, np.nan, IMAGE)
     ("image", "behind", "words"),
     [
         (IMAGE, np.ones_like(MASK), "True everywhere, so that no place is left"),
-        (IMAGE, 0 * MASK == 1, "of the background lies in the mask whole; draw a"),
+        (IMAGE, 0 * MASK == 1, "of the background lies entirely within the mask; draw a"),
         (IMAGE, MASK[:-1], r"shape \(139, 131\); the background has shape \(140, 1"),
         (IMAGE, MASK.T, r"shape \(131, 140\); .* needs a mask of shape \(140, 131\)"),
         (IMAGE, IMAGE[:9], r"the background has images of 9 x 131 pixels, in which"),
         (IMAGE, 0 * EMPTY + 0.1, r"the background is constant \(none of its"),
         (0 * IMAGE, MASK, "the background is constant"),
         (WITH_NAN, MASK, r"the image has NaN or infinite pixels, first in \["),
-        (np.dstack([IMAGE] * 3), MASK, "Colours or channels in the last axis"),
+        (np.dstack([IMAGE] * 3), MASK, "colours or channels are in the last axis"),
     ],
 )
 def test_bad_images_are_refused_with_advice(image: Any, behind: Any, words: str) -> None:
@@ -174,7 +174,7 @@ def test_bad_images_are_refused_with_advice(image: Any, behind: Any, words: str)
         ("sampling", "pixels", "sampling='pixels' is unknown; expected 'patches', 'frames'"),
         ("background_strength", "none", "background_strength='none' is unknown"),
         ("brightness", "zero", "brightness='zero' is unknown; expected 'auto'"),
-        ("multiplicative", True, "is for sampling='frames'"),
+        ("multiplicative", True, "needs sampling='frames'"),
         ("out", np.empty((2, 2)), "out is ndarray of shape"),
         ("channel_axis", 3, "channel_axis"),
     ],
