@@ -26,6 +26,8 @@ settings.register_profile("fixed", derandomize=True, deadline=None, max_examples
 settings.register_profile("explore", deadline=None, max_examples=500)
 settings.load_profile("fixed")
 
+# Torch is an optional dependency and large. Without it a newcomer can still run all other tests.
+NO_TORCH = "torch, which is optional, is not installed; after `pip install torch` this example runs"
 NEEDS_TORCH = ("CVAE(", ".cvae(", 'inference="vi"', "torch")  # code of examples that need torch
 
 
@@ -36,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if isinstance(item, pytest.DoctestItem):
                 code = "".join(example.source for example in item.dtest.examples)
                 if any(word in code for word in NEEDS_TORCH):
-                    item.add_marker(pytest.mark.skip(reason="torch is not installed"))
+                    item.add_marker(pytest.mark.skip(reason=NO_TORCH))
 
 
 def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectReport | None:
@@ -63,5 +65,8 @@ def contrast_data() -> Path:
     """Return the folder that `CONTRAST_DATA` names, or skip the test if it is not set."""
     folder = os.environ.get("CONTRAST_DATA")
     if not folder:
-        pytest.skip("CONTRAST_DATA does not name the folder of the larger real data sets")
+        pytest.skip(
+            "this test needs larger real data, which are too large to ship with the package; "
+            "set CONTRAST_DATA to their folder to run it"
+        )
     return Path(folder)
