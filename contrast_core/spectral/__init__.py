@@ -1,4 +1,4 @@
-"""Contrastive methods that compute eigenvectors, from rows, kernels, streams or positive pairs."""
+"""Contrastive methods based on eigenvectors, for rows, kernels, streams and positive pairs."""
 
 from contrast_core._linear_map import LinearMap
 from contrast_core.spectral._cpca import CPCA

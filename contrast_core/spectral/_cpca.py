@@ -75,9 +75,9 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
 
         "eigh" and "gram" solve small matrices by LAPACK. A matrix with at least 700 rows, and at
         least 100 rows for each component, is solved by an iteration if the iteration converges
-        fast. The result is then proved by the inertia of the matrix. Rows that are not in memory
-        are read block by block. If no covariance is formed, they are read again for every product
-        or block of columns.
+        fast. The inertia of the matrix then proves that the result is correct. Rows that are not in
+        memory are read block by block. If no covariance is formed, they are read again for every
+        product or block of columns.
     random_state : int or None, default=None
         Seed of the start of "lanczos". Nothing else is random.
 
@@ -137,9 +137,10 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     -----
     The data are not scaled. Standardise both datasets first if features have different units.
 
-    Neither dataset varies along some directions if features are constant or are linear combinations
-    of other features. These directions have no contrast. They come last, with the eigenvalue 0,
-    even after components with negative eigenvalues. Constant features do not change the result.
+    If features are constant, or are linear combinations of other features, there are directions
+    along which neither dataset varies. These directions have no contrast. They come last, with the
+    eigenvalue 0, even after components with negative eigenvalues. Constant features do not change
+    the result.
 
     References
     ----------
@@ -310,9 +311,9 @@ def n_without_contrast(solution: OneContrast, alpha: float) -> int:
 
 
 def _warn_of_no_contrast(solution: OneContrast, foreground: Moments, alpha: float) -> None:
-    """Warn of components with a negative contrast, or zero contrast although both datasets vary.
+    """Warn of components with negative contrast, or with zero contrast where both datasets vary.
 
-    There is a separate warning of directions in which neither dataset varies.
+    Another function warns of directions in which neither dataset varies.
     """
     eigenvalues, rounding = solution.values, 1e-12 * foreground.total_variance
     n_negative = int((eigenvalues < -rounding).sum())

@@ -57,7 +57,7 @@ class BinghamPosterior:
         chains : int from 2, default=4
             Number of independent chains.
         learning_rate : float above 0, optional
-            The rate w, in units of one over the data's variance. Let :math:`v_i` be the
+            The rate w, in units of one over the variance of the data. Let :math:`v_i` be the
             eigenvectors of the contrast and :math:`\lambda_i` its eigenvalues. The default is
 
             .. math:: w = \frac{\sum_{ij} (\lambda_i - \lambda_j)}{2 \sum_{ij} s_{ij}}, \qquad
@@ -129,13 +129,13 @@ class BinghamPosterior:
         k, n_features = self.components_.shape
         if math.isinf(self.alpha_):
             raise ValueError(
-                "at alpha=inf there is no posterior: all its weight is on the background's null "
-                "space. Take a large finite alpha, at(alpha).posterior()."
+                "at alpha=inf there is no posterior, because only the null space of the background "
+                "is possible. Use a large finite alpha instead: at(alpha).posterior()."
             )
         if k == n_features:
             raise ValueError(
-                f"n_components={k} are all of the {n_features} features: there is one such "
-                "subspace, and nothing to draw. Use fewer components."
+                f"n_components={k} are all of the {n_features} features: there is one subspace "
+                "of this dimension, so there is nothing to draw. Use fewer components."
             )
         wide = x.n_samples + y.n_samples < n_features
         x, y = in_form(x, y, "span" if wide else "dense")
@@ -183,7 +183,10 @@ def _sampling_rate(x: Moments, y: Moments, spectrum: Eigenpairs, k: int, alpha: 
 
 
 def _start(exponents: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
-    """Return the mode and the scale (D, 1) of starting values, about twice that of the density."""
+    """Return the mode (D, k), and the scale (D, 1) of random starting values around it.
+
+    The scale is about twice the standard deviation of the density.
+    """
     start = np.eye(len(exponents), k)
     below = np.maximum(exponents[:k].mean() - exponents, 0.0)
     spread = 2 / np.sqrt(_degrees(len(exponents)) + 2 * below)

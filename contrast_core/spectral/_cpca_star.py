@@ -131,7 +131,7 @@ class CPCAStar(StrengthPath, MomentContrast):
     References
     ----------
     "An online algorithm for contrastive principal component analysis" (cPCA*), Sec. 2.2,
-    equations 3 and 4. Contrast index, orthogonal directions and the limit of the condition:
+    equations 3 and 4. Contrast index, orthogonal directions and the limit of the condition number:
     generalized contrastive PCA (gcPCA), de Oliveira et al. 2025. The orthogonal form of gcPCA takes
     the directions of largest and of smallest index in turn. This class always takes the direction
     of largest index; exchange the two datasets to get the directions of smallest index.

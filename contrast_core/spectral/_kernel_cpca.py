@@ -286,8 +286,8 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         rows = self._rows(X)
         if rows.device is not None:
             rows = rows_of(rows.load(), rows.name)
-        # Blocks are so small that the kernel between a block and the rows of the fit has no more
-        # elements than a block of rows usually has.
+        # Blocks are made smaller, so that the kernel matrix between a block and the rows of the fit
+        # has no more elements than a block of rows usually has.
         (k, n_fit), width = self.dual_coef_.shape, rows.shape[1]
         rows = rows.replace(elements=max(1, rows.elements * width // max(width, n_fit)))
         scores: FloatArray = rows.map(self._scores, k, dense=self.kernel == "precomputed")
@@ -320,8 +320,8 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         value = kernel(row, row, **self._kernel_arguments())
         if np.ndim(value) or not isinstance(np.asarray(value).item(), int | float):
             raise TypeError(
-                f"kernel={shown(kernel)} gives {shown(value)} of two rows; expected a "
-                "function of two rows, (n_features,) each, that returns a real number."
+                f"kernel={shown(kernel)} returned {shown(value)} for two rows; expected a "
+                "function of two rows of shape (n_features,) each that returns a real number."
             )
 
     def _kernel_arguments(self) -> dict[str, Any]:

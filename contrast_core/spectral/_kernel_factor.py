@@ -12,17 +12,17 @@ from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 from contrast_core.linalg import pivoted_cholesky
 
-# A warning is given if the rounding error is larger than this, relative to the largest entry of the
-# centred kernel.
+# A warning is given if the rounding error exceeds this share of the largest entry of the centred
+# kernel.
 _BLURRED = 1e-4
 # A negative eigenvalue beyond this share of the largest eigenvalue is not due to rounding.
 _INDEFINITE = 1e-8
 
 
 class KernelFactor(NamedTuple):
-    """Map from coordinates of the mapped rows to coefficients on the rows, by way of pivot rows.
+    """Map from coordinates of the mapped rows to coefficients on the rows.
 
-    The pivot rows are rows whose images span the images of all rows.
+    The coefficients are computed from pivot rows, whose images span the images of all rows.
     """
 
     triangle: FloatArray  # coordinates of the pivot rows, lower triangular, (r, r)
@@ -61,8 +61,8 @@ def check_kernel(kernel: FloatArray) -> None:
     asymmetry = float(np.abs(kernel - kernel.T).max())
     if asymmetry > _INDEFINITE * float(np.abs(kernel).max()):
         raise ValueError(
-            f"the kernel is not symmetric (largest difference {asymmetry:.3g}); k(a, b) must equal "
-            "k(b, a)."
+            f"the kernel is not symmetric: k(a, b) and k(b, a) differ by up to {asymmetry:.3g}, "
+            "but must be equal."
         )
 
 
@@ -93,9 +93,10 @@ def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]
     rounding = len(kernel) * np.finfo(np.float64).eps * float(np.abs(kernel.diagonal()).max())
     if rounding > _BLURRED * float(centred.diagonal().max()) > 0:
         warn(
-            "the kernel is nearly the same for all rows, so that rounding blurs what is left after "
-            "centring. Are the rows far from zero, or is kernel_gamma far too small? Subtract the "
-            "mean of all rows first, or use a larger kernel_gamma.",
+            "the kernel has nearly the same value for all pairs of rows, so that the centred "
+            "kernel is small and has large rounding errors. This happens if the rows are far from "
+            "zero or kernel_gamma is far too small. Subtract the mean of all rows first, or use a "
+            "larger kernel_gamma.",
         )
     factor = pivoted_cholesky(centred, rounding)
     coordinates, rest = factor.coordinates(), factor.order[factor.rank :]
@@ -108,17 +109,17 @@ def factorise(kernel: FloatArray, n: int) -> tuple[FloatArray, NDArray[np.intp]]
         largest, smallest = float(values[-1]), float(values[0])
         if smallest < -_INDEFINITE * max(largest, 0.0):
             raise ValueError(
-                f"the kernel is indefinite on these data: the centred kernel has the eigenvalue "
-                f"{smallest:.3g} beside the largest {largest:.3g}. A covariance in feature space "
-                "needs a positive semi-definite kernel: use another one, or other parameters (a "
-                "sigmoid is indefinite for many)."
+                f"the kernel is indefinite on these data: the smallest eigenvalue of the centred "
+                f"kernel is {smallest:.3g}, and the largest is {largest:.3g}. A covariance in "
+                "feature space needs a positive semi-definite kernel. Use another kernel or other "
+                "parameters (a sigmoid kernel is indefinite for many parameters)."
             )
         factor = pivoted_cholesky(centred, max(rounding, -2 * smallest))
         coordinates = factor.coordinates()
     if not factor.rank:
         raise ValueError(
             "the kernel does not tell the rows of a dataset apart: after centring it is zero "
-            "to working precision. Are all rows equal, or far from zero, or is kernel_gamma far "
-            "too small?"
+            "to working precision. Check that the rows differ and are not far from zero, and that "
+            "kernel_gamma is not far too small."
         )
     return coordinates, factor.pivots

@@ -19,8 +19,8 @@ _TIME_CONSTANTS = 2.0
 # Smallest alignment of converged components. It is not 1, because constant step sizes leave noise:
 # the alignment on the mouse data is 0.98 at the default step size.
 _LEAST_ALIGNMENT = 0.9
-# Largest number of blocks of residuals. Each costs a pass over the rows, but with 1 to 4 blocks, a
-# third of the slow failures would not be found.
+# Largest number of blocks of residuals. Each block costs one pass over the rows. With only 1 to 4
+# blocks, the test would miss a third of the fits that fail because they converge slowly.
 _RESIDUAL_BLOCKS = 8
 _ROUNDING = 1e-10
 
@@ -35,7 +35,10 @@ def unit_beta(beta: float | FloatArray, variance: float | FloatArray) -> FloatAr
 def check_learning_rate(
     sizes: StepSizes, n_steps: int, background: Scatter, *, per_step: float
 ) -> None:
-    """Raise ValueError if a step would overshoot, with `per_step` background rows on average."""
+    """Raise ValueError if a step would overshoot.
+
+    A step uses `per_step` background rows on average.
+    """
     length, beta = background.unit_length, float(np.ravel(sizes.beta)[-1])
     load = beta * length / per_step + 1 - beta
     eta = sizes.learning_rate / (1 + n_steps / sizes.decay_steps)
@@ -43,8 +46,9 @@ def check_learning_rate(
         raise ValueError(
             f"a learning rate of {eta:.3g} is too large for these background rows: "
             f"learning rate * (beta * |x|^2 / p + 1 - beta) is {eta * load:.3g} and must stay "
-            f"below 1 (|x|^2 = {length:.3g} and beta = {beta:.3g} of standardised rows, "
-            f"p = {per_step:.3g} per step). Use learning_rate={0.3 / load:.1g} or less."
+            f"below 1 (|x|^2 = {length:.3g} and beta = {beta:.3g} for standardised rows, and "
+            f"p = {per_step:.3g} background rows per step). Use learning_rate={0.3 / load:.1g} or "
+            "less."
         )
 
 
@@ -53,7 +57,7 @@ def check_variation(foreground: Scatter, background: Scatter, *, beta: float) ->
     if not foreground.squares:
         raise ValueError(
             f"X is constant (none of its {len(foreground.mean)} features varies over "
-            f"{foreground.n_rows} rows): there is no variance to compare; check which rows it "
+            f"{foreground.n_rows} rows), so there is no variance to compare. Check which rows it "
             "holds."
         )
     if not background.squares and beta == 1:
@@ -96,10 +100,10 @@ def warn_unless_converged(
         total = sizes.learning_rate * sizes.decay_steps * np.log1p(n_steps / sizes.decay_steps)
     if 2 * total * slowest < _TIME_CONSTANTS:
         warn(
-            f"{n_steps} steps are few for these data: the generalised eigenvalues have not been "
-            "reached, and the components perhaps not. With beta = "
-            f"{beta:.6g} of standardised rows, directions count in which the background hardly "
-            f"varies (B is {slowest:.2g} along a component), and they take about "
+            f"{n_steps} steps are few for these data: the generalised eigenvalues have not "
+            "converged, and perhaps the components have not either. For standardised rows, beta is "
+            f"{beta:.6g}, so that directions matter in which the background hardly varies (B is "
+            f"{slowest:.2g} along a component). They need about "
             f"{_TIME_CONSTANTS / (2 * slowest):.2g} / learning_rate steps. Use more n_passes, a "
             "smaller beta, or CPCAStar."
         )
@@ -108,10 +112,10 @@ def warn_unless_converged(
     alignment = float(np.square(components @ better).sum()) / better.shape[1]
     if alignment < _LEAST_ALIGNMENT:
         warn(
-            f"the components have not converged after {n_steps} steps: their alignment with "
-            f"better ones near them is {alignment:.2f}, where 1 is expected. Set decay_steps to a "
-            "tenth of the steps, use more n_passes or tau=0.5 or less, or use CPCAStar. Components "
-            "with nearly the same eigenvalue take many steps."
+            f"the components have not converged after {n_steps} steps: their alignment with better "
+            f"components near them is {alignment:.2f}, but should be 1. Set decay_steps to a tenth "
+            "of the steps, use more n_passes or tau=0.5 or less, or use CPCAStar. Components with "
+            "nearly equal eigenvalues need many steps."
         )
 
 
@@ -150,7 +154,7 @@ def check_flags(is_foreground: ArrayLike, n_rows: int) -> NDArray[np.bool_]:
     flags = check_labels(is_foreground, n_rows, "is_foreground")
     if flags.dtype != np.bool_ and not np.isin(flags, (0, 1)).all():
         raise ValueError(
-            "is_foreground holds values other than True and False (1 and 0); compare your labels "
-            "first, as in labels == 'stimulated'."
+            "is_foreground holds values other than True and False (1 and 0). Compare your labels "
+            "with a value first, as in labels == 'stimulated'."
         )
     return flags.astype(np.bool_)

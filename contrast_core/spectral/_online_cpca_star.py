@@ -294,8 +294,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
             if self.n_components != len(self.components_):
                 raise ValueError(
                     f"n_components={self.n_components}, but the stream began with "
-                    f"{len(self.components_)}; it cannot change on the way: clone the estimator "
-                    "and begin again."
+                    f"{len(self.components_)} components. The number cannot change during a "
+                    "stream. Clone the estimator and begin again."
                 )
             state, foreground, background = self._state, self._foreground, self._background
             names = known or names
@@ -331,8 +331,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         learning_rate = check_number(self.learning_rate, "learning_rate", above=0)
         if learning_rate >= tau:
             raise ValueError(
-                f"learning_rate={learning_rate:g} must be below tau={tau:g}, or M does not stay "
-                "positive definite."
+                f"learning_rate={learning_rate:g} must be below tau={tau:g}; otherwise M does not "
+                "stay positive definite."
             )
         decay = np.inf if self.decay_steps is None else self.decay_steps
         decay = check_number(decay, "decay_steps", above=0, at_most=np.inf)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from contrast_core._validation import FloatArray
 from contrast_core.rows import Rows
 
-_BLOCK_ELEMENTS = 2**20  # number of elements of a block of rows, 8 MB in float64
+_BLOCK_ELEMENTS = 2**20  # number of elements in a block of rows, 8 MB in float64
 _TINY, _HUGE = 1e-280, 1e300  # limits of sums of squares that keep full precision
 
 
@@ -52,7 +52,7 @@ def scatter_of(rows: Rows, name: str) -> Scatter:
     # value.
     mean = np.zeros(n_features)
     varies = np.zeros(n_features, dtype=np.bool_)
-    with np.errstate(over="ignore", invalid="ignore"):  # `_check_range` refuses the result
+    with np.errstate(over="ignore", invalid="ignore"):  # `_check_range` finds overflows
         for chunk in rows.blocks(dense=True):
             shifted = np.subtract(chunk, first, dtype=np.float64)
             mean += shifted.sum(axis=0)
@@ -90,7 +90,7 @@ def standardise_running(
         return np.empty(rows.shape), np.empty(0), seen
     t = seen.n_rows + np.arange(1.0, len(rows) + 1)
     origin = seen.mean if seen.n_rows else rows[0].astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):  # `_check_range` refuses the result
+    with np.errstate(over="ignore", invalid="ignore"):  # `_check_range` finds overflows
         shifted = np.subtract(rows, origin, dtype=np.float64)
         drift = np.cumsum(shifted, axis=0) / t[:, None]
         centred = (shifted - drift) * np.sqrt(t / np.maximum(t - 1, 1))[:, None]
@@ -131,8 +131,8 @@ def _lengths(centred: FloatArray) -> FloatArray:
 def _check_range(squares: float, varies: NDArray[np.bool_], name: str) -> None:
     if varies.any() and not _TINY < squares < _HUGE:
         raise ValueError(
-            f"the squares of {name} add up to {squares:.3g}, at the end of what float64 can hold; "
-            "multiply both datasets by a constant that brings them near 1."
+            f"the squares of {name} add up to {squares:.3g}, which is near the limits of float64. "
+            "Multiply both datasets by a constant that brings them near 1."
         )
 
 

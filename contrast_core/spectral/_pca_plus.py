@@ -1,4 +1,4 @@
-"""PCA+, which finds what positive pairs share by their alignment alone."""
+"""PCA+, which finds what the views of positive pairs share by maximising their alignment."""
 
 from __future__ import annotations
 

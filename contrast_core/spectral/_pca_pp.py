@@ -134,10 +134,10 @@ class PCAPlusPlus(PositivePairEmbedding):
       and s + 1.
     - Otherwise, a matrix with at most 10,000 rows is formed.
 
-    Only the noise level of ``truncation="auto"`` depends on the way. Without a matrix, the sum of
-    all eigenvalues is known, but not each eigenvalue. The noise level is then the mean of all
-    eigenvalues that do not stand out, instead of their median. Signals that are too weak to stand
-    out raise this mean a little.
+    Only the noise level of ``truncation="auto"`` depends on the way chosen. Without a matrix, the
+    sum of all eigenvalues is known, but not each eigenvalue. The noise level is then the mean of
+    all eigenvalues that do not stand out, instead of their median. Signals that are too weak to
+    stand out raise this mean a little.
 
     References
     ----------
@@ -344,19 +344,19 @@ def _warn_of_weak_results(
     k = len(eigenvalues)
     if truncation <= k < n_features:
         warn(
-            f"S was truncated to {truncation} directions for {k} components, which therefore span "
-            "what those of PCA of S do. Use fewer components, or a larger truncation if you know "
-            "that more directions than that stand out of the noise.",
+            f"S was truncated to {truncation} directions for {k} components, so the components "
+            "span the same space as the components of PCA. Use fewer components, or use a larger "
+            "truncation if you know that more directions stand out from the noise.",
         )
     if eigenvalues[0] < _GOOD_PAIRS:
         warn(
-            f"the leading generalised eigenvalue is {eigenvalues[0]:.2g}; good pairs give one near "
-            "1, unrelated rows one of about 0.3 or less. Check that the two rows of each pair show "
-            "the same thing; for cells, check donors, conditions and genes.",
+            f"the leading generalised eigenvalue is {eigenvalues[0]:.2g}; good pairs give a value "
+            "near 1, and unrelated rows give about 0.3 or less. Check that the two rows of each "
+            "pair show the same thing; for cells, check donors, conditions and genes.",
         )
     elif not detectable.all():
         warn(
-            f"{k - int(detectable.sum())} of {k} components are too weak to be told from noise "
-            "with this number of pairs and features (detectable_). Use fewer components, more "
-            "pairs or fewer features.",
+            f"{k - int(detectable.sum())} of {k} components are too weak to be distinguished from "
+            "noise with this number of pairs and features (see detectable_). Use fewer components, "
+            "more pairs or fewer features.",
         )

@@ -76,7 +76,8 @@ def cross_validated_penalty(
         The method. It is cloned, and its own penalty or number of features is ignored.
     X, background : array-like, DataFrame, sparse matrix, stored dataset or torch tensor of shape \
             (n or m, n_features)
-        Foreground and background rows, not moments. They are read once for each fold and once more.
+        Foreground and background rows, not moments. They are read once for each fold and once for
+        the final fit.
     penalties : array-like, optional
         Penalties to try, from 0 to below 1. The default is 0, 0.05, ... 0.95.
     units, background_units : array-like of shape (n,) and (m,), optional
@@ -141,7 +142,7 @@ def _held_out(
     held_y: NDArray[np.bool_],
     penalties: FloatArray,
 ) -> FloatArray:
-    """Fit components to the other rows; return their contrast in held-out rows by penalty, (P,)."""
+    """Fit components to the other rows, and return their held-out contrasts by penalty, (P,)."""
     moments = contrast_moments(
         x.take(~held_x), y.take(~held_y), n_components=estimator.n_components, products=False
     )
@@ -178,7 +179,7 @@ def _folds(
         held = np.bincount(number, minlength=n_folds)
         if held.min() < 2:
             raise ValueError(
-                f"{name} has {held.min()} rows in one of {n_folds} folds, but each needs 2; use "
-                "fewer folds, or more rows or units."
+                f"{name} has {held.min()} rows in one of {n_folds} folds, but each fold needs at "
+                "least 2. Use fewer folds, or more rows or units."
             )
     return [(numbers[0] == fold, numbers[1] == fold) for fold in range(n_folds)]

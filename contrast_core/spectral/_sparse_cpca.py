@@ -252,8 +252,8 @@ class SparseCPCA(StrengthPath, MomentContrast):
         if k > len(part.values):
             raise ValueError(
                 f"n_components={k}, but at alpha={alpha:.4g} the contrast has only "
-                f"{len(part.values)} positive eigenvalues, and there are no more sparse components "
-                "than positive eigenvalues. Use fewer components or a smaller alpha."
+                f"{len(part.values)} positive eigenvalues, and each component needs one. Use fewer "
+                "components or a smaller alpha."
             )
         penalty, count = self._sparsity(x.n_features)
         ridge = check_number(self.ridge, "ridge", above=0, at_most=_LARGEST_RIDGE)
@@ -261,9 +261,9 @@ class SparseCPCA(StrengthPath, MomentContrast):
         if not found.converged:
             warn(
                 f"sparse components at alpha={alpha:.4g} have not converged after thousands of "
-                "steps: the penalty is too small to determine them, or two components have nearly "
-                "the same contrast. Use a larger penalty, a larger ridge, or another number of "
-                "components."
+                "steps. Either the penalty is too small to determine them, or two components have "
+                "nearly the same contrast. Use a larger penalty, a larger ridge, or another number "
+                "of components."
             )
         components = fix_signs(found.components)
         coordinates = x.coordinates_of(components)
@@ -296,7 +296,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
         alpha = choose_alpha(self.alpha, x, y, k, plan)
         if math.isinf(alpha):
             raise ValueError(
-                "alpha=inf was given, but the sparse components need a finite contrast; give a "
+                "alpha=inf was given, but sparse components need a finite contrast. Give a finite "
                 "number, or 'auto'."
             )
         return alpha

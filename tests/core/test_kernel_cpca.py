@@ -171,11 +171,11 @@ ASYMMETRIC = np.eye(4)[:2] + 0.1, np.eye(4)[[3, 2]]
 REFUSED: list[tuple[dict[str, Any], tuple[Any, Any], str]] = [
     ({"alpha": "denoise"}, (X, Y), "alpha='denoise' is unknown; expected 'auto' or a"),
     ({"n_components": 109}, (X, Y), "n_components=109 is out of range"),
-    ({"kernel": "sigmoid", "kernel_gamma": 1.0}, (X, Y), r"indefinite .* beside the largest"),
+    ({"kernel": "sigmoid", "kernel_gamma": 1.0}, (X, Y), r"indefinite .* the largest is"),
     ({"kernel": "precomputed"}, ASYMMETRIC, "not symmetric"),
     (POLY, (X, Y), "NaN or infinite"),
     ({"kernel": lambda a, b: 1.0}, (X, Y), "does not tell the rows of a dataset apart"),
-    ({"kernel": lambda a, b: np.ones(2)}, (X, Y), "of two rows; expected a function"),
+    ({"kernel": lambda a, b: np.ones(2)}, (X, Y), "for two rows; expected a function"),
 ]
 
 
