@@ -75,17 +75,6 @@ def _long_indices(values: Any) -> Any:
     return matrix
 
 
-def _dask(values: Any, chunks: Any = (7, 2), kind: Any = None, *, unknown: bool = False) -> Any:
-    import dask.array
-
-    array = dask.array.from_array(values, chunks=chunks)
-    array = array if kind is None else array.map_blocks(kind)
-    if unknown:
-        array = array.map_blocks(np.asarray)
-        array._chunks = ((np.nan,) * len(array.chunks[0]), array.chunks[1])
-    return array
-
-
 def _tensor(values: Any, dtype: str = "float64") -> Any:
     torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -102,15 +91,11 @@ def _plain(make: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda values, folder: make(values)
 
 
-TAKEN = [
-    Kind("memory map", lambda values, folder: KINDS["memory map"](values, folder())),
-    Kind("HDF5", lambda values, folder: KINDS["HDF5"](values, folder())),
-    Kind("zarr", lambda values, folder: KINDS["zarr"](values.astype("f4"), folder())),
-]
+# tests/core/kinds.py has more kinds of storage, and dask arrays, for tests of rows and of moments.
+TAKEN = [Kind("HDF5", lambda values, folder: KINDS["HDF5"](values, folder()))]
 TAKEN += [
     Kind(name, _plain(make))
     for name, make in {
-        "list": lambda v: v.tolist(),
         **{
             dtype: lambda v, dtype=dtype: v.astype(dtype)
             for dtype in (
@@ -131,16 +116,11 @@ TAKEN += [
         "frame of categories of numbers": lambda v: _frame(v).astype("category"),
         "sparse frame": lambda v: pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(v)),
         "CSR": sp.csr_matrix,
-        "COO": sp.coo_array,
         "BSR": sp.bsr_matrix,
         "DOK": sp.dok_matrix,
         "LIL": sp.lil_array,
-        "CSR in parts": lambda v: KINDS["duplicates"](v, None),
         "CSR with zeros": _explicit_zeros,
         "CSR of long indices": _long_indices,
-        "dask": _dask,
-        "dask of CSR": lambda v: _dask(v, (7, 5), sp.csr_matrix),
-        "dask of unknown chunks": lambda v: _dask(v, (7, 5), unknown=True),
         "tensor of half precision": lambda v: _tensor(v, "float16"),
     }.items()
 ]
@@ -155,8 +135,6 @@ REFUSED = [
     for name, (make, words) in {
         "NaN": (lambda v: _spoilt(v, np.nan), "NaN"),
         "infinity": (lambda v: _spoilt(v, -np.inf), "inf"),
-        "NaN in CSR": (lambda v: sp.csr_matrix(_spoilt(v, np.nan)), "NaN"),
-        "NaN in dask": (lambda v: _dask(_spoilt(v, np.nan)), "NaN"),
         "masked": (lambda v: np.ma.masked_less(v, 1), "masked"),
         "NA in a frame": (lambda v: _frame(v, dtype="Int64").replace(0, pd.NA), "NaN"),
         "None in a list": (lambda v: [[None, *row[1:]] for row in v.tolist()], "NaN|None"),

@@ -22,12 +22,7 @@ def stacked() -> tuple[Any, Any]:
     return np.vstack([X, Y])[order], np.r_[np.ones(60, int), np.zeros(40, int)][order]
 
 
-FORMS = [np.asarray, pd.DataFrame, np.ndarray.tolist]
-FORMS += [sp.csr_matrix, sp.csc_array, sp.coo_matrix, sp.coo_array, sp.bsr_array, sp.lil_matrix]
-FORMS += [sp.dok_array]
-
-
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, sp.csc_array, sp.dok_array])
 def test_the_fit_is_that_of_the_estimator_on_the_two_parts(form: Any) -> None:
     rows, y = stacked()
     direct = CPCA(alpha=2.0).fit(rows[y == 1], background=rows[y == 0])
@@ -56,7 +51,5 @@ def test_labels_that_do_not_fit_are_refused() -> None:
         ContrastByLabel(CPCA(), background=7).fit(rows, y)
     with pytest.raises(ValueError, match="every row has the background label 0"):
         ContrastByLabel(CPCA()).fit(rows, np.zeros(100))
-    with pytest.raises(ValueError, match=r"y has shape \(50,\); expected one label for each of"):
-        ContrastByLabel(CPCA()).fit(rows, y[:50])
     with pytest.raises(ValueError, match="a label for each row"):
         ContrastByLabel(CPCA()).fit(rows, None)

@@ -284,7 +284,6 @@ REFUSED: list[tuple[Any, Any, Any, str]] = [
     ({}, {"within": [0, 1] * 15}, FEW_ROWS, "does not combine inference='vi' with within"),
     ({}, {"sample_weight": np.ones(30)}, FEW_ROWS, "with sample_weight"),
     ({}, {}, (FEW_ROWS[0], FEW_ROWS[1:] * 2), "combine inference='vi' with several"),
-    ({"inference": "mcmc"}, {}, FEW_ROWS, "inference='mcmc' is unknown"),
     ({"noise": "counts", "inference": "em"}, {}, FEW_ROWS, "no closed form: give inference='vi'"),
     ({"noise": "counts", "robust": "rows"}, {}, FEW_ROWS, "leave one of them out"),
     ({"noise": "counts"}, {}, FEW_ROWS, "whole numbers from 0"),

@@ -220,8 +220,6 @@ REFUSED: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
         ValueError,
         "1 units occur in background alone",
     ),
-    ("cpca", FEW, TypeError, "estimator is str; expected a linear contrastive"),
-    (CPCA(1), FEW | {"include_background": "yes"}, TypeError, "include_background must be True"),
     (CPCA(1, alpha=np.inf), FEW, ValueError, "alpha=inf keeps only directions"),
     (CPCA(7), FEW, ValueError, "n_components=7 is out of range"),
     (CPCA(3), FLAT, ValueError, "component 3 cannot be tested: X does not vary in what"),

@@ -232,8 +232,6 @@ def test_moments_of_rows_with_groups_give_the_same_fit_as_rows() -> None:
 DATA = study(*SHAPES[0])
 BACKGROUND = DATA["background"]
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"within": ["a"]}, "labels of X"),
-    ({"background_weight": [1.0]}, "weights of background"),
     ({"sample_weight": [1.0] + [0.0] * 119}, "at least 2 rows"),
     ({"background_mix": [1.0, 2.0]}, r"1 background\(s\)"),
     ({"background": [BACKGROUND, BACKGROUND[:, :5]]}, r"background\[1\] has 5 features"),

@@ -75,8 +75,6 @@ def test_angles_between_known_subspaces() -> None:
     assert subspace_error(eye[:2], 7 * eye[1::-1]) < 1e-15
     # Very small angles keep their relative precision.
     assert subspace_error(eye[:1], [eye[0] + 1e-11 * eye[2]]) == pytest.approx(1e-11, rel=1e-6)
-    with pytest.raises(ValueError, match="same number of features"):
-        principal_angles(np.ones((2, 3)), np.ones((2, 4)))
     with pytest.raises(ValueError, match="have 2 and 1 dimensions"):
         subspace_error(eye[:2], eye[:1])
     assert subspace_error([eye[0], eye[0]], eye[:1]) < 1e-12

@@ -334,17 +334,14 @@ def rewritten(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
     ("message", "change"),
     [
         (r"has format 2, written by .* reads format 1", lambda h: h.update(format=2)),
-        (r"has format '1'", lambda h: h.update(format="1")),
         (r"is damaged.*'format'", lambda h: h.pop("format")),
         (
             r"holds 'os\.system', which this version",
             lambda h: h["model"].update({"class": "os.system"}),
         ),
         (r"holds 'CPCA2', .* 'CLVM', 'CPCA', ", lambda h: h["model"].update({"class": "CPCA2"})),
-        (r"holds 'principal_angles'", lambda h: h["model"].update({"class": "principal_angles"})),
         (r"parameter\(s\) 'speed'", lambda h: h["model"]["parameters"].update(speed=3)),
         (r"'fit' of CPCA is not a fitted", lambda h: h["model"]["fitted"].update(fit=3)),
-        (r"'__class__' of CPCA is not", lambda h: h["model"]["fitted"].update(__class__=3)),
         (r"an array is of '\|O'", lambda h: h["arrays"][0].__setitem__(0, "|O")),
         (r"an array has shape \[-1\]", lambda h: h["arrays"][0].__setitem__(1, [-1])),
         (r"bytes has", lambda h: h["arrays"][0].__setitem__(1, [10**12])),
@@ -354,7 +351,6 @@ def rewritten(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
         (r"is damaged", lambda h: h.update(model=3)),
         (r"holds no model", lambda h: h.update(model={"names": 0}, names=[["a"]])),
         (r"is not fitted yet", lambda h: h["model"].update(fitted={})),
-        (r"is damaged", lambda h: h.update(model=None)),
         (r"is damaged", lambda h: "[" * 100_000 + "]" * 100_000),
     ],
 )

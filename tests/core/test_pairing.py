@@ -191,8 +191,6 @@ def test_extreme_values_are_clipped_above_the_mean():
     assert scaled.cap[0] == pytest.approx(X[:, 0].mean() + 10 * X[:, 0].std())
     assert scaled.matrix[0, 0] == pytest.approx(scaled.cap[0] * scaled.scale[0])
     np.testing.assert_allclose(scaled.matrix[1:], X[1:] * scaled.scale)
-    with pytest.raises(ValueError, match="clip=0 is out of range"):
-        scaled_features(X, clip=0)
 
 
 @pytest.mark.parametrize("as_sparse", [sp.csr_matrix, sp.csc_matrix, sp.csr_array])
@@ -225,8 +223,6 @@ def test_groups_of_one_row_each_are_refused_for_a_basis(views):
             pairing_basis(X, labels)
     with pytest.raises(ValueError, match="no row differs from the mean of its label"):
         pairing_basis(np.full((80, 5), 0.1), groups)
-    alone = np.where(np.arange(80) == 7, "alone", groups)
-    assert np.abs(pairing_basis(X, alone, n_components=3)[7]).max() < 1e-12
 
 
 def test_a_group_of_one_row_does_not_affect_the_basis() -> None:

@@ -117,10 +117,6 @@ def test_invalid_reports_are_refused() -> None:
     X, Y = two_sets()
     with pytest.raises(TypeError, match="SparseCPCA"):
         contrast_report(SparseCPCA(1), X, background=Y, **FEW)
-    with pytest.raises(TypeError, match="estimator is str"):
-        contrast_report("CPCA", X, background=Y, **FEW)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="denoise"):
-        contrast_report(CPCA(1, alpha="denoise"), X, background=Y, **FEW)
 
 
 # The following test checks the intervals of `bootstrap_stability`.

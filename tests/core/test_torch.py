@@ -187,7 +187,6 @@ def test_values_that_are_not_finite_are_named(pair: Any, value: float, device: s
         (lambda X: X.numpy(), lambda Y: Y, TypeError, "X is no tensor and background is a tensor"),
         (lambda X: X, SecondMoments.from_data, TypeError, "X is Tensor and background is Second"),
         (lambda X: X, lambda Y: Y.to("meta"), ValueError, "the device 'meta' has no float64"),
-        (lambda X: X.to(torch.complex128), lambda Y: Y, ValueError, "complex data are not"),
         (lambda X: X[0], lambda Y: Y, ValueError, r"X has shape \(12,\); two dimensions"),
     ],
 )
