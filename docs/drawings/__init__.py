@@ -1,0 +1,1 @@
+"""Functions that draw the pictures of the documentation, each named for its picture."""
