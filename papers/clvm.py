@@ -2,7 +2,8 @@
 
     python -m papers.clvm [mice] [cells] [sensors] [four_groups] [dimension] [outliers] [likelihood]
 
-Silhouettes are of the salient posterior means with each axis scaled to unit standard deviation.
+Silhouettes are computed from the salient posterior means, with each axis scaled to unit standard
+deviation.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from contrast_core import CLVM, CPCA
 from contrast_core.datasets import load_mouse_protein, make_four_groups, make_motion_sensors
 from contrast_core.linalg import subspace_error
 
-CARRY = np.arange(23) < 17  # channels with information on the activities: not the magnetometers
+CARRY = np.arange(23) < 17  # channels that depend on the activities; the magnetometers do not
 
 
 def generated(n: int, d: int, size: float, seed: int = 0) -> tuple[Any, Any]:
@@ -80,7 +81,7 @@ def cells(report: Report) -> None:
 
 
 def separated(model: Any, X: Any, new: Any, labels: Any, new_labels: Any) -> tuple[float, float]:
-    """Return how well the scores of new rows separate the labels."""
+    """Return the adjusted Rand index and the accuracy of new rows, which the fit has not seen."""
     scores, others = model.transform(X), model.transform(new)
     sd = scores.std(axis=0)
     clusters = KMeans(2, n_init=10, random_state=0).fit(scores / sd).predict(others / sd)
@@ -119,7 +120,7 @@ def four_groups(report: Report) -> None:
 
 
 def dimension(report: Report) -> None:
-    """Fig. 5: number of shared dimensions that are found, out of twenty, where five are right."""
+    """Fig. 5: number of shared dimensions that a model with twenty finds, if the data have five."""
     kept = []
     for n, d, size in ((1000, 50, 1.0), (200, 100, 1.0), (1000, 30, 0.5)):
         for seed in range(12):

@@ -60,9 +60,10 @@ def digits(report: Report) -> None:
             spread(cpca),
             cpca.min() > 0.9,
             short=f"{(cpca > 0.9).sum()} of {len(cpca)} deals are above .90; with the automatic "
-            f"alpha {(auto > 0.9).sum()} are: {spread(auto)}. In the others the background's "
-            "pictures lack some of what hides the digits: with other crops of the same pictures "
-            f"as the background {(same > 0.9).sum()} are, {spread(same)}.",
+            f"alpha, {(auto > 0.9).sum()} are above .90 ({spread(auto)}). In the other deals, the "
+            "background's pictures lack some of the variation that hides the digits. With other "
+            f"crops of the foreground's pictures as the background, {(same > 0.9).sum()} are above "
+            f".90 ({spread(same)}).",
         )
         report.note("  correlation with the digit, PCA, 10 comp.", spread(blurred))
         recovered = bool(np.all(clear > blurred))
@@ -98,8 +99,8 @@ def cells(report: Report) -> None:
     The bone marrow of leukaemia patients is not available. This study uses cells of five
     glioblastomas with or without a drug (Zhao et al. 2021), as log1p of counts per 10,000 for 300
     genes. The foreground is the 1000 cells of one patient, treated and untreated. The background is
-    the 2000 untreated cells of the other patients. The figures are the smallest / median / largest
-    values over the five patients, or over their ten pairs.
+    the 2000 untreated cells of the other patients. The values printed are the smallest / median /
+    largest over the five patients, or over their ten pairs.
     """
     values, patient, treated = glioblastoma_cells()
     condition = np.where(treated, "panobinostat", "ctrl")
@@ -127,9 +128,8 @@ def cells(report: Report) -> None:
         0.23,
         spread(likelihood),
         np.median(likelihood) >= 0.23,
-        short=f"its contrast ends at gamma' {spread(end)}, beyond which there is no such model, "
-        f"and cPCA, best at alpha {spread(strength)}, reaches no more within that range: "
-        f"{spread(within)}",
+        short=f"the valid range of gamma' ends at {spread(end)}. cPCA is best at alpha "
+        f"{spread(strength)}; within the range of PCPCA its best silhouettes are {spread(within)}",
     )
     report.note("accuracy, PCA", spread(pca))
     more = np.median(automatic) > np.median(pca)
@@ -140,7 +140,7 @@ def cells(report: Report) -> None:
         spread(fall),
         fall.min() > -0.02,
         short=f"in {(fall <= -0.02).sum()} of {len(fall)} patients the silhouette is highest "
-        "within the range",
+        "inside the range of gamma', and not at its end",
     )
     pairs = []
     for pair in combinations(np.unique(patient), 2):

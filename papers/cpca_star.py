@@ -24,10 +24,10 @@ UNIT = np.append(np.arange(0, 1, 0.01), 0.995)
 def width(report: Report) -> None:
     """Figs. 2 and 3: how wide is the range of contrasts that separate the groups?
 
-    The measure is the cross-validated accuracy of a linear discriminant on two components; of the
-    mice, whole animals are left out. It is computed for contrasts from 0 to 1 on the paper's scale,
-    which is a = alpha / (1 + alpha) for cPCA and beta for cPCA*. The width is the share of [0, 1]
-    with an accuracy above 90%.
+    The measure is the cross-validated accuracy of a linear discriminant on two components. For the
+    mice, whole animals are left out. The accuracy is computed for contrasts from 0 to 1 on the
+    paper's scale, which is a = alpha / (1 + alpha) for cPCA and beta for cPCA*. The width is the
+    share of [0, 1] with an accuracy above 90%.
 
     The paper prints no widths; it only says that the range of cPCA* is wider. The data are the
     paper's mice, and digits on bundled photographs and on outdoor scenes (CONTRAST_DATA) instead of

@@ -10,7 +10,8 @@ the epochs nor the number of crops nor a score; here there are twenty epochs on 
 
 Scores are computed on new digits and new textures, which no fit has seen. They are the accuracy of
 the 15 nearest neighbours among the training scores, and the adjusted Rand index of as many k-means
-clusters as digits. A variational autoencoder with two dimensions and the same layers is compared.
+clusters as digits. A variational autoencoder with two dimensions and the same layers is fitted for
+comparison.
 
 The task with ten digits has 30,000 + 30,000 rows (8,000 different digits), eight shared dimensions
 and three seeds. The task with zeros and ones has 10,000 + 10,000 rows and five seeds.
@@ -42,7 +43,7 @@ N_EPOCHS = 20
 
 
 def digits(seed: int, *, ten: bool = False) -> dict[str, Any]:
-    """Return rows to fit to, and new rows whose digits and textures are not among them."""
+    """Return rows for the fit, and new rows with digits and textures that the fit does not see."""
     rng = np.random.default_rng(seed)
     if ten:  # a thousand images of each digit
         mnist = np.load(larger_data() / "mnist" / "mnist_train_subset.npz")
@@ -108,7 +109,7 @@ def judged(transform: Any, data: dict[str, Any]) -> tuple[float, float]:
 
 def medians(report: Report, name: str, seeds: range, **options: Any) -> Any:
     """Return medians of CVAE's and of the autoencoder's scores, and the CPU seconds of CVAE."""
-    print("accuracy, adjusted Rand index; CPU seconds of a fit; the same of the autoencoder")
+    print("CVAE: accuracy, adjusted Rand index; CPU seconds; autoencoder: accuracy, Rand index")
     found = []
     for seed in seeds:
         data = digits(seed, ten=bool(options))
@@ -128,7 +129,7 @@ def ten_digits(report: Report) -> None:
     sizes = {"n_shared": 8, "n_salient": 2}
     accuracy, rand, _, *plain = medians(report, "ten digits", range(3), **sizes)
     text = f"{accuracy:.2f}, {rand:.2f}; autoencoder {plain[0]:.2f}, {plain[1]:.2f}"
-    short = "the paper gives no figure, epochs or crops; chance is .10 and 0"
+    short = "the paper gives no scores, epochs or crops; by chance, scores are .10 and 0"
     report.row("Figs. 3, 12: ten digits", "clusters", text, rand > 0.75, short=short)
 
 

@@ -177,14 +177,14 @@ def theory(report: Report) -> None:
             good = off[0] <= 0.10 and off[1:].max() <= 0.05 and errors_[:, 2:].min() > 0.95
         else:
             good = off[2:].max() <= 0.08
-        report.bound(f"{name} background: error as the theory has it", good)
+        report.bound(f"{name} background: errors agree with the theory", good)
         for column, form in enumerate(("paper's form", "default")):
             ours = zip(RATIOS, PAPER[name], errors_[:, column], strict=True)
             apart = [
                 f"{here:.3f} for {paper:.3f} at {r}" for r, paper, here in ours if here > paper
             ]
             report.row(
-                f"{form} at most the paper's error, {name}",
+                f"{form}: error at most the paper's, {name}",
                 "all",
                 f"{len(RATIOS) - len(apart)} of {len(RATIOS)} ratios",
                 not apart,

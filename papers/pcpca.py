@@ -93,9 +93,9 @@ def digits(report: Report) -> None:
 
     The pictures are twelve bundled photographs (4000 + 4000 frames) and, with CONTRAST_DATA,
     fifteen outdoor scenes of BSDS500 (5000 + 5000). They are so few that the result depends on
-    which of them hide the digits, so there are twelve random assignments. Silhouettes are of the
-    unscaled latent variables, as in the paper. The values with each axis scaled to unit standard
-    deviation are printed beside them.
+    which of them hide the digits, so there are twelve random assignments. Silhouettes are computed
+    from the unscaled latent variables, as in the paper. The values with each axis scaled to unit
+    standard deviation are printed beside them.
 
     Each dataset is standardised separately, as in the authors' scripts. In raw pixels gamma' = 0.8
     would be a weaker contrast if the background's pictures vary less than the foreground's, and an
@@ -133,9 +133,9 @@ def digits(report: Report) -> None:
             0.33,
             spread(contrast),
             np.median(contrast) >= 0.33,
-            short=f"a fifth of what the crops vary most by, their brightness, is {spread(left)} "
-            "times as much as the digits' largest variance, and more where the background lacks "
-            f"some of it. With other crops of the same pictures as the background: {spread(same)}",
+            short="the crops vary most in brightness. The contrast leaves at least a fifth of this "
+            f"variance, which is {spread(left)} times the largest variance of the digits. With "
+            f"other crops of the same pictures as the background: {spread(same)}",
         )
         text = f"{spread(scaled[0])}; {spread(scaled[1])}"
         report.note(f"  with scaled axes: PPCA; {g}", text)
@@ -144,9 +144,9 @@ def digits(report: Report) -> None:
             "higher",
             f"{(gains > 0).sum()} of {len(gains)} deals",
             gains.min() > 0,
-            short="the background's pictures are not those that hide the digits: with other crops "
-            f"of the same pictures it is higher in {(same_gains > 0).sum()} deals of {len(gains)}, "
-            f"by {spread(same_gains)}; with those of the deal by {spread(gains)}",
+            short="the background's pictures are not those that hide the digits. In these deals "
+            f"the gain is {spread(gains)}. With other crops of the foreground's pictures, it is "
+            f"{spread(same_gains)}, and positive in {(same_gains > 0).sum()} of {len(gains)} deals",
         )
         if kind == "scenes":
             reached = bool(np.median(scaled[1]) >= 0.28 and np.median(gains) > 0)
@@ -355,7 +355,8 @@ def missing(report: Report) -> None:
             "above pooled",
             f"by {gains.min():.2f} to {gains.max():.2f}",
             not below,
-            short=f"below at {below}; with nothing missing {first[0]:.1f} for {first[1]:.1f}",
+            short=f"below at p = {below}; with nothing missing it is {first[0]:.1f}, and that of "
+            f"pooled PPCA is {first[1]:.1f}",
         )
 
 
@@ -409,8 +410,9 @@ def mice_with_gaps(report: Report) -> None:
             "below pooled",
             f"{row['0.2']:.3f}, pooled {row['pooled']:.3f}",
             row["0.2"] < row["pooled"],
-            short=f"a contrast removes what the sets share ({row['0']:.3f} without one), "
-            "and pooled PPCA learns from one and a half times as many rows",
+            short="a contrast removes variation that both sets share (the error is "
+            f"{row['0']:.3f} without a contrast), and pooled PPCA is fitted to one and a half "
+            "times as many rows",
         )
         report.note("  at half of gamma_max_", row["half"])
         means[share] = row

@@ -97,10 +97,8 @@ def mixing() -> None:
     cx.pp.match_pairs(adata, "condition", "ctrl", donor="donor")
     cx.tl.pca_pp(adata)
     report = cx.get.mixing_report(adata, groupby="condition", cell_type="cell_type")
-    print(
-        "   clusters that know the condition (0 is best), cells whose type their neighbours of the"
-    )
-    print("   other condition tell:")
+    print("   agreement of clusters with the condition (0 is best), and share of cells whose type")
+    print("   is predicted from their neighbours in the other condition:")
     rows = {"PCA": "X_pca", "PCA++": "X_pca_pp"}
     axes = _panels(2, 2, "mixing", 4.5)
     for row, (name, rep) in zip(axes, rows.items(), strict=True):
@@ -128,7 +126,7 @@ def fringes() -> None:
         "background suppressed": suppress_background(image, empty).denoised,
         "truth": clean,
     }
-    print("   error after the best brightness and contrast, image = 1:")
+    print("   error relative to the image, after the best change of brightness and contrast:")
     noisy = _error(image.reshape(1, -1), clean.reshape(1, -1))
     for ax, (name, picture) in zip(_panels(1, 4, "fringes")[0], shown.items(), strict=True):
         if picture is not clean:
@@ -158,7 +156,7 @@ def frames() -> None:
         "frame filter": remover.transform(new),
         "clean": data.clean[2000:],
     }
-    print("   error of frames that no fit has seen, best brightness and contrast, noisy = 1:")
+    print("   error of new frames relative to the noisy frames, after the best affine fit:")
     noisy = _error(new, shown["clean"])
     axes = _panels(6, 8, "frames", size=1.1)
     for row, (name, pictures) in zip(axes, shown.items(), strict=False):

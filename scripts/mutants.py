@@ -223,9 +223,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--number", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tests", nargs="*", default=["tests"])
-    parser.add_argument("--most", type=int, default=200, help="tests for a mutation")
-    parser.add_argument("--seconds", type=float, default=300.0, help="for the tests of a mutation")
-    parser.add_argument("--coverage", type=Path, help="where contexts are kept")
+    parser.add_argument("--most", type=int, default=200, help="limit of the tests of a mutation")
+    parser.add_argument("--seconds", type=float, default=300.0, help="time limit of a mutation")
+    parser.add_argument("--coverage", type=Path, help="file of the coverage contexts")
     parser.add_argument("--least", type=float, default=0.92)
     given = parser.parse_args(arguments)
     files = [

@@ -45,9 +45,9 @@ tar -xzf "$OLDPWD/dist/contrast_suite-$version.tar.gz"
 cd "contrast_suite-$version"
 "$uv" pip install --quiet --python ../env/bin/python '.[all,test]'
 ../env/bin/python -m pytest -q tests/test_readme.py tests/test_docs.py tests/core/test_cpca.py
-echo "release: sdist tests itself"
+echo "release: the tests pass from the sdist"
 
 if ! ../env/bin/python scripts/address.py; then
-    echo "release: all was tried, but it is not to be uploaded without an address" >&2
+    echo "release: everything was tested, but do not upload it without an address" >&2
     exit 1
 fi

@@ -40,7 +40,7 @@ apt_install() {
         if command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
             as_root="sudo"
         else
-            say "these system packages are missing, and only root can install them; run"
+            say "system packages are missing, and only root can install them. Run this command:"
             say "    sudo apt-get install $*"
             return 1
         fi
@@ -83,9 +83,9 @@ system_packages() {
             exit 1
         fi
     elif [ "$(uname -s)" = Linux ] && ! command -v xvfb-run >/dev/null; then
-        say "not a Debian: please see to Qt's system libraries (OpenGL, EGL, fontconfig, D-Bus,"
-        say "xkbcommon, xkbcommon-x11, xcb-cursor, xcb-util-wm, xcb-util-keysyms) and, for the window"
-        say "tests without a screen, Xvfb with xvfb-run and xauth"
+        say "this is not Debian or Ubuntu: please install Qt's system libraries (OpenGL, EGL,"
+        say "fontconfig, D-Bus, xkbcommon, xkbcommon-x11, xcb-cursor, xcb-util-wm, xcb-util-keysyms)."
+        say "The tests of the window without a screen also need Xvfb with xvfb-run and xauth."
     fi
 }
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
 
-_LARGE_K = 10  # the product of more cosines is near 0 unless the subspaces are equal
+_LARGE_K = 10  # the product of more than 10 cosines is near 0 unless the subspaces are equal
 
 
 def subspace_affinity(components: FloatArray) -> FloatArray:
@@ -74,7 +74,7 @@ def representatives(
     for cluster in np.unique(raw):
         members = np.flatnonzero(raw == cluster)
         within = affinity[np.ix_(members, members)].sum(axis=1)
-        # The sums of equal subspaces are tied up to rounding. The middle one of them is the medoid.
+        # Equal subspaces have equal sums up to rounding. The middle one of them is the medoid.
         best = members[within >= within.max() * (1 - 1e-9)]
         medoids.append(int(best[len(best) // 2]))
     medoids.sort()

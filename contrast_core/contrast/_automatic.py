@@ -46,7 +46,8 @@ def trace_ratio_alpha(
     References
     ----------
     Trace-ratio contrast: Fujiwara et al., Journal of Data Science, Statistics, and
-    Visualisation 2(5), 2022, doi:10.52933/jdssv.v2i5.56; with linear covariance shrinkage.
+    Visualisation 2(5), 2022, doi:10.52933/jdssv.v2i5.56. The linear shrinkage of the background
+    covariance is an addition.
     """
     return automatic_contrast(foreground, background, n_components, plan)[0]
 
@@ -106,7 +107,7 @@ def background_ridge(
         if not varies.any():
             raise ValueError(
                 f"the {name} is constant (none of its {moments.n_features} features varies over "
-                f"{moments.n_samples} rows), so no contrast can be chosen automatically; check "
+                f"{moments.n_samples} rows), so no contrast can be chosen automatically. Check "
                 "which rows it holds, or give the contrast strength as a number."
             )
     n_varying = n_varying or int((varies_x | varies_y).sum())

@@ -56,6 +56,6 @@ def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None)
     if positive_rows is not None:
         views.append(check_labels(positive_rows, n_pairs, "positive_rows"))
     if not n_pairs:
-        raise ValueError("X_rows is empty; expected a row index for each of one pair or more.")
+        raise ValueError("X_rows is empty; expected the row indices of at least one pair.")
     counts = [np.unique(view, return_counts=True)[1] for view in views]
     return float(n_pairs**2 / np.mean([np.sum(count.astype(np.float64) ** 2) for count in counts]))

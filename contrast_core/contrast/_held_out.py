@@ -1,9 +1,9 @@
-"""Measure a contrast on rows that did not choose its directions (cross-fitting).
+"""Measure a contrast on rows that were not used to choose its directions (cross-fitting).
 
-Directions that are chosen for a large ratio of variances have a large ratio on the rows that chose
-them, even if the data are noise. Therefore one half of the rows chooses the directions by the
-automatic contrast, and the other half measures their ratio (Chernozhukov et al., Econometrics
-Journal 21:C1, 2018).
+Directions that maximise a ratio of variances have a large ratio on the rows for which they were
+optimised, even if the data are noise. Therefore the automatic contrast chooses the directions from
+one half of the rows, and their ratio is measured on the other half (Chernozhukov et al.,
+Econometrics Journal 21:C1, 2018).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from contrast_core.moments import SecondMoments
 
 TwoMoments: TypeAlias = tuple[SecondMoments, SecondMoments]
 
-# A step must raise the ratio by this factor. Smaller changes do not matter, because two halves of
-# the data differ by more.
+# The iteration ends if a step raises the ratio by less than this factor. Smaller changes do not
+# matter, because the ratios of two halves of the data differ by more.
 _RISEN = 1.05
 _ACCURACY = 1e-8  # relative accuracy of eigenpairs, far below their sampling error
 _RESTARTS = 100  # largest number of restarts of the Lanczos iteration; most need fewer than ten
@@ -31,7 +31,7 @@ _SMALL = 64  # number of features up to which LAPACK is as fast as Lanczos itera
 def held_out_ratio(
     fitted: TwoMoments, measured: TwoMoments, k: int, n_varying: int | None = None
 ) -> float:
-    """Return the trace ratio of one half along the k directions that the other half chooses.
+    """Return the trace ratio of one half along k directions that are fitted to the other half.
 
     Newton's iteration of `trace_ratio_alpha` is applied to the fitted half until its own ratio
     rises by less than 5%. The measured half does not influence the directions.
@@ -43,7 +43,7 @@ def held_out_ratio(
     k : int
         Number of directions.
     n_varying : int, optional
-        As for `background_ridge`.
+        The number D' of features that vary, as for `background_ridge`.
 
     Raises
     ------

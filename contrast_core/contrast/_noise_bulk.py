@@ -105,10 +105,11 @@ def noise_above(leading: FloatArray, trace: float, n_features: int, n_samples: f
 
 @lru_cache(maxsize=256)
 def marchenko_pastur_median(aspect_ratio: float) -> float:
-    """Return the median of the nonzero part of the Marchenko-Pastur law of unit variance at D/n."""
+    """Return the median of the nonzero part of the Marchenko-Pastur law at D/n, for variance 1."""
     root = math.sqrt(aspect_ratio)
     angle = np.linspace(0.0, math.pi, 4001)
-    # x = 1 + c - 2 sqrt(c) cos(angle) runs over the support and smooths the density's ends.
+    # x = 1 + c - 2 sqrt(c) cos(angle) runs over the support. In the angle, the density is smooth at
+    # both ends of the support.
     x = (1 - root) ** 2 + 4 * root * np.sin(angle / 2) ** 2
     density = np.sin(angle) ** 2 / np.maximum(x, np.finfo(np.float64).tiny)
     if x[0] < 1e-12:  # c = 1: sin^2 / x has the limit 1 at 0

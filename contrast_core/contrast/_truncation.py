@@ -86,7 +86,7 @@ def truncated_eigenpairs(
 def _eigenpairs_by_products(
     moments: Moments, truncation: Truncation, n_components: int, n_samples: float, plan: Plan
 ) -> Eigenpairs:
-    """Find the eigenpairs in a search space that grows until it contains all that the rule keeps.
+    """Find the eigenpairs that the rule keeps, in a search space that grows until it contains them.
 
     Only the sum of the other eigenvalues is known; it follows from the trace, which is the sum of
     the variances. Therefore "auto" estimates the noise level by the mean of all eigenvalues that do
@@ -169,6 +169,6 @@ def _check_rank(wanted: int, rank: int, option: str, moments: Moments) -> None:
         raise ValueError(
             f"{option} asks for {wanted} directions in which the data vary, but to working "
             f"precision S has {rank} among {moments.n_features} features "
-            f"({moments.n_samples} rows): beyond them S+ v = lambda S v has no solution. "
+            f"({moments.n_samples} rows). In other directions, S+ v = lambda S v has no solution. "
             "Use truncation='auto' or a smaller number."
         )

@@ -46,8 +46,8 @@ from contrast_core.linalg._search import (
     squares_fit,
 )
 
-_PATIENCE = 8  # number of steps with the diagonal preconditioner, if a better one follows
-_PROGRESS = 1e-3  # factor by which these steps must reduce the error
+_PATIENCE = 8  # number of steps with the diagonal preconditioner, if a better one follows it
+_PROGRESS = 1e-3  # factor by which the error must fall in these steps
 _FEATURES_PER_STEP = 250  # one more step for every 250 features
 # Smallest capacity of a search space, and its capacity for each column of a block. The first pair
 # is used if most time goes into products, the second if most goes into small eigenproblems.
@@ -123,8 +123,10 @@ def proved_trace_ratio(
     ----------
     x, y : ndarray of shape (D, D)
         Symmetric, positive semidefinite.
-    k, ridge
-        Number of directions k, and the ridge tau.
+    k : int
+        Number of directions.
+    ridge : float
+        The ridge tau.
     budget : float
         Largest number of columns that may be multiplied.
     """
@@ -156,7 +158,7 @@ def nearby_component(
     start: FloatArray | None,
     budget: float,
 ) -> Components:
-    r"""Return the leading eigenpair of a matrix near one that is known, without a proof.
+    r"""Return the leading eigenpair of a matrix that is close to a solved one, without a proof.
 
     Use it for statistics that are compared with one another, such as the statistics of permuted
     labels, but not for final results. The relative error of the eigenvalue is about 1e-14, the
@@ -241,7 +243,8 @@ def _checked(multiply: MultiplyEach) -> MultiplyEach:
         if not squares_fit(largest):
             raise NotConvergedError(
                 f"the contrast of these data has entries of about {largest:.1g}, whose squares "
-                "leave the range of float64; bring the data to a scale near 1."
+                "are outside the range of float64. Multiply the data by a constant that brings "
+                "them near 1."
             )
         return products
 

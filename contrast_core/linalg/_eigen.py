@@ -72,7 +72,7 @@ def solve_contrast(
 def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int) -> Eigenpairs:
     """Return the top-k eigenpairs of the foreground within the background's null space.
 
-    Eigenvalues of the background up to ``D * eps`` times its largest count as zero.
+    Eigenvalues of the background up to ``D * eps`` times its largest eigenvalue count as zero.
     """
     values, vectors = scipy.linalg.eigh(background, driver="evd", check_finite=False)
     n_features = len(background)
@@ -80,8 +80,8 @@ def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int
     null = vectors[:, values <= tolerance]
     if null.shape[1] < k:
         raise ValueError(
-            f"alpha=inf keeps only directions without background variance: there are "
-            f"{null.shape[1]} of them among {n_features} features, to working precision, but "
+            f"alpha=inf keeps only directions without background variance. To working precision, "
+            f"the {n_features} features have {null.shape[1]} such directions, but "
             f"n_components={k}. Use a large finite alpha, or fewer components."
         )
     inner = leading_eigenpairs(null.T @ foreground @ null, k)

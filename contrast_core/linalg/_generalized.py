@@ -1,11 +1,11 @@
 """Leading generalised eigenpairs of a foreground against a regularised background.
 
 Problem: find the directions with the largest ratio of variances, ``C_X v = lambda B v`` with the
-regularised background ``B = b_1 I + b_2 C_Y``. Every such B has the eigenvectors of the background,
-so the background is decomposed only once. In the basis of its eigenvectors, B is diagonal, and
-whitening turns each problem into an ordinary eigenproblem (Golub and Van Loan, Matrix Computations,
-4th ed., section 8.7). An error is raised if B is not positive definite to working precision. The
-directions are B-orthonormal up to rounding errors times the condition number of B.
+regularised background ``B = b_1 I + b_2 C_Y``. Every such B has the same eigenvectors as the
+background, so the background is decomposed only once. In the basis of its eigenvectors, B is
+diagonal, and whitening turns each problem into an ordinary eigenproblem (Golub and Van Loan, Matrix
+Computations, 4th ed., section 8.7). An error is raised if B is not positive definite to working
+precision. The directions are B-orthonormal up to rounding errors times the condition number of B.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def regularised_path(
 def leading_ratio(
     foreground: FloatArray, background: FloatArray, weight: RidgeWeights
 ) -> Eigenpairs:
-    """Return the leading pair for one B.
+    """Return the leading generalised eigenpair for one B.
 
     For small matrices, this is several times faster than `regularised_path`. Raises ValueError if B
     is singular to working precision.

@@ -2,8 +2,9 @@
 
 Problem: SciPy's wrappers hold the lock while they compute. If a worker thread calls
 `scipy.linalg.eigh` with a few thousand features, the window of an application freezes for seconds.
-SciPy exports its BLAS and LAPACK for C callers. Calls through ctypes release the lock and use the
-same routines of the same library, so the results are the same.
+SciPy exports its BLAS and LAPACK for C callers (`scipy.linalg.cython_blas` and
+`scipy.linalg.cython_lapack`). Calls through ctypes release the lock. They use the same routines of
+the same library, so the results are the same.
 """
 
 from __future__ import annotations

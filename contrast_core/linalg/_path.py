@@ -53,9 +53,9 @@ def contrastive_path(
     Parameters
     ----------
     foreground, background : ndarray of shape (D, D)
-        Symmetric, the background positive semidefinite.
+        Symmetric matrices; the background is positive semidefinite.
     alphas : ndarray of shape (A,)
-        Ascending, from 0 to inf.
+        Contrast strengths from 0 to inf, ascending.
     k : int
         Number of eigenpairs.
     budget : float, optional

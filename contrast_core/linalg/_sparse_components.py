@@ -211,7 +211,8 @@ class _ElasticNet:
         return bool(rest.max(initial=0.0) <= self.level * (1 + 1e-9))
 
     def _by_descent(self, target: FloatArray, correlations: FloatArray) -> FloatArray:
-        from sklearn.linear_model import enet_path  # costs more to import than all of this package
+        # This import takes longer than importing this whole package, so it is made only if needed.
+        from sklearn.linear_model import enet_path
 
         root, ridge = self.matrix.root, self.matrix.ridge
         start = np.zeros(len(target))
@@ -270,7 +271,7 @@ def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> Floa
     inside: list[int] = []
     left_out = np.zeros(len(gram), dtype=bool)
     signs, inverse, level = np.empty(0), np.empty((0, 0)), np.inf
-    columns = np.empty((len(gram), count), order="F")  # columns of gram of the features inside
+    columns = np.empty((len(gram), count), order="F")  # columns of `gram` for the features `inside`
     at_zero = slope = np.empty(0)
     just_left = -1
     for _ in range(_MOST_EVENTS * (count + 1)):

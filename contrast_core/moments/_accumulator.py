@@ -29,7 +29,7 @@ from contrast_core.rows import ELEMENTS, Rows, labelled_blocks
 Precision: TypeAlias = Literal["double", "single"]
 
 _SINGLE_ROWS = 4096  # number of rows whose products are added up in float32
-_LEAST_ROWS = 256  # smallest block: merging a smaller one costs more than multiplying it
+_LEAST_ROWS = 256  # smallest block; merging a smaller block costs more than multiplying it
 _MAX_FEATURES_PER_WORKER = 4096  # with more features, BLAS runs each product well in parallel
 
 
@@ -234,7 +234,7 @@ class Accumulator:
             self._merge(self._pending.popleft().result())
 
     def _merge(self, part: Summary) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):  # `result` raises an error for them
+        with np.errstate(over="ignore", invalid="ignore"):  # `result` raises an error on overflow
             total = self._total
             self._total = part if total is None else total.merge(part, in_place=True)
 

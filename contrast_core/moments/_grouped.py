@@ -1,5 +1,7 @@
 """Covariances within and between groups of rows, such as donors or batches.
 
+Problem: separate the variation within groups from the differences between their means, as in the
+multivariate analysis of variance (Mardia, Kent and Bibby, Multivariate Analysis, 1979, chapter 12).
 Let group g have n_g rows with mean m_g, and let m be the mean of all n rows. By the law of total
 covariance, the covariance of all rows is the sum of a part within and a part between groups:
 
@@ -29,7 +31,7 @@ def check_groups(groups: Any, weights: Any, means: Any) -> tuple[NDArray[Any], A
     means = check_means(means, "group_means")
     labels = check_labels(groups, len(means), "groups")
     if len(np.unique(labels)) < len(labels):
-        raise ValueError(f"groups={shown(labels.tolist())} names a group twice; merge its rows.")
+        raise ValueError(f"groups={shown(labels.tolist())} names a group twice. Merge its rows.")
     weights = np.asarray(weights)
     if check_weights(weights, len(means), "group_weights").min() <= 0:
         raise ValueError("group_weights holds 0; leave out groups without rows.")

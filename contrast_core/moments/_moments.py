@@ -119,7 +119,9 @@ class Moments(abc.ABC):
 
     def complement(self, count: int) -> FloatArray:
         """Return orthonormal directions in feature space along which no row varies, (count, D)."""
-        raise TypeError(f"the coordinates of {type(self).__name__} are the features.")
+        raise TypeError(
+            f"{type(self).__name__} has no complement, because its coordinates are all features."
+        )
 
     def shares_coordinates(self, other: Moments) -> bool:
         """Return whether these and the other moments use the same coordinates."""

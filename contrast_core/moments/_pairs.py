@@ -1,6 +1,7 @@
 """Positive pairs as two ordinary datasets: the pairs' means and their half differences.
 
-Let U have the rows u = (x + x+)/2 and let D have the rows d = (x - x+)/2, one for each pair. Then
+Problem: compute the two symmetric matrices of PCA+ and PCA++ from moments of ordinary datasets. Let
+U have the rows u = (x + x+)/2 and let D have the rows d = (x - x+)/2, one for each pair. Then
 the symmetric cross-moment S+ of the views and the covariance S of all rows are
 
     S+ = (C_XX+ + C_X+X) / 2 = C_U - C_D,      S = (C_X + C_X+) / 2 = C_U + C_D,
@@ -312,8 +313,8 @@ class PairRows(Rows):
 def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = True) -> PairMoments:
     """Return the moments, in the given form, of pairs that are in memory.
 
-    They serve the exchangeable form of the method if `exchangeable` is true, and its literal form
-    otherwise.
+    The moments are those of the exchangeable form of the method if `exchangeable` is true, and
+    those of its literal form otherwise.
     """
     x, p, names = check_pairs(X, positive)
     if form == "dense":

@@ -3,7 +3,8 @@
 Problem: the product of two sparse columns with fractions a and b of nonzero entries needs only
 about a fraction ab of the multiplications of a dense product, but BLAS does many more
 multiplications per second. Therefore each column is treated as sparse or as dense, whichever takes
-less time. In counts of genes, for example, few columns hold most of the entries.
+less time. In counts of genes, for example, few columns hold most of the entries. The covariance is
+the same up to rounding, whichever columns are treated as dense.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Warn if features seem to have different units, because large values dominate covariances."""
+"""Warn if features seem to have different units, because large values dominate covariances.
+
+Problem: a covariance depends on the units of the features. If a few features have much larger
+values than the others, the leading components depend almost only on them. The usual remedy is to
+standardise the features (Jolliffe, Principal Component Analysis, 2nd ed., 2002, section 2.3). The
+warning looks at shares of the variance only and changes no result.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +13,9 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 
-# If a few features hold a larger share of the variance, their units probably differ.
+# If a few features hold more than this share of the variance, their units probably differ.
 _NEARLY_ALL = 0.9
-# If there are fewer features, one may hold nearly all of the variance for other reasons.
+# With fewer features, one feature may hold nearly all of the variance for other reasons.
 _FEWEST_FEATURES = 4
 
 
@@ -37,7 +43,8 @@ def warn_of_units(variances: FloatArray, background_variances: FloatArray, most:
         named = ", ".join(map(str, np.sort(largest)[:5])) + (", ..." if few > 5 else "")
         warn(
             f"{few} of {n_varying} features (column {named}) hold {shares[0]:.0%} of the variance "
-            f"of X and {shares[1]:.0%} of the variance of the background, so the contrast is "
-            "hardly about other features. If features have different units, scale both alike: "
-            "scaler = StandardScaler().fit(background), then scaler.transform of both."
+            f"of X and {shares[1]:.0%} of the variance of the background, so the contrast "
+            "hardly depends on other features. If features have different units, scale both "
+            "datasets alike: fit scaler = StandardScaler().fit(background), and apply "
+            "scaler.transform to both."
         )

@@ -126,7 +126,7 @@ def solve_contrasts(
 
 
 def check_range(moments: Moments, name: str) -> None:
-    """Raise ValueError if the variances leave the range of float64."""
+    """Raise ValueError if a contrast of the variances would be outside the range of float64."""
     # If the squares of the data underflow, the variances are zero but the mean is not.
     if not moments.variances.any() and 0 < np.abs(moments.mean).max() < _SMALLEST**0.5:
         raise _out_of_range(0.0, name)
@@ -134,7 +134,7 @@ def check_range(moments: Moments, name: str) -> None:
 
 
 def check_products(x: Moments, y: Moments, alpha: float) -> None:
-    """Raise ValueError if alpha times the variances leaves the range of float64."""
+    """Raise ValueError if alpha times the variances is outside the range of float64."""
     for moments, name in ((x, "X"), (y, "the background")):
         check_range(moments, name)
         if moments.variances.max(initial=0.0) > _LARGEST / (1 + alpha) / moments.n_features:
@@ -153,8 +153,8 @@ def check_variances(variances: FloatArray, name: str, smallest: float, largest: 
 
 def _out_of_range(highest: float, name: str) -> ValueError:
     return ValueError(
-        f"the largest variance of {name} is {highest:.1g}, so a contrast would leave the range of "
-        "float64; bring all data to a scale near 1."
+        f"the largest variance of {name} is {highest:.1g}, so a contrast would be outside the "
+        "range of float64. Multiply all data by a constant that brings them near 1."
     )
 
 
@@ -237,7 +237,7 @@ def warn_of_null_directions(n_null: int, k: int) -> None:
     """Warn that the last `n_null` of k components are arbitrary."""
     warn(
         f"the last {n_null} of {k} components are directions in which neither dataset varies (or "
-        "less than float64 can square): they are arbitrary. Use fewer components."
+        "varies too little for float64 to square), so they are arbitrary. Use fewer components."
     )
 
 
@@ -337,5 +337,5 @@ def _check_products(alpha: float, k: int, n_varying: int) -> None:
         )
     if k > n_varying:
         raise NotConvergedError(
-            f"{k} components are more than the {n_varying} features that vary. {_ADVICE}"
+            f"{k} components were asked for, but only {n_varying} features vary. {_ADVICE}"
         )

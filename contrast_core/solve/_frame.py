@@ -2,10 +2,10 @@
 
 Problem: a direction in which nothing varies has the contrast 0. It would come before every
 direction with a negative contrast, in which the background varies more than the foreground.
-Directions without variance form the null space of the sum of both covariances. The
-rank of the sum is determined after all features are scaled to unit variance. The condition number
-is then at most D times the smallest one that any scaling of the features can give (van der Sluis,
-Numerische Mathematik 14:14, 1969). Eigenvalues up to 4 D eps times the largest count as zero.
+Directions without variance form the null space of the sum of both covariances. The rank of the sum
+is determined after all features are scaled to unit variance. The condition number is then at most D
+times the smallest one that any scaling of the features can give (van der Sluis, Numerische
+Mathematik 14:14, 1969). Eigenvalues up to 4 D eps times the largest one count as zero.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Frame:
 
         They span the null space of the sum of both covariances. Each covariance is first scaled to
         unit total variance, and then the features of the sum are scaled to unit variance.
-        Eigenvalues up to 4 D eps times the largest count as zero.
+        Eigenvalues up to 4 D eps times the largest one count as zero.
         """
         if self.exact:
             return self

@@ -106,8 +106,9 @@ def contrast_moments(
     if given:
         if design.labels_rows:
             raise TypeError(
-                f"X is {type(X).__name__}, to which within or weights come too late; give "
-                "SecondMoments.from_data(X, groups=..., sample_weight=...), or its `within`."
+                f"X is {type(X).__name__}, for which within and weights come too late. Compute it "
+                "with SecondMoments.from_data(X, groups=..., sample_weight=...), and use its "
+                "`within` for the variation within groups."
             )
         for part, name in zip(parts, ("X", *names), strict=True):
             _check_coordinates(parts[0], part, solver)
@@ -217,8 +218,8 @@ def _check_same_place(x: Rows, y: Rows) -> None:
     first, second = ("no tensor" if r.device is None else f"a tensor on {r.device}" for r in (x, y))
     if x.device is None or y.device is None:
         raise TypeError(
-            f"X is {first} and {y.name} is {second}; give both as tensors on one device or "
-            "neither, or SecondMoments of each."
+            f"X is {first} and {y.name} is {second}. Give both as tensors on one device, neither "
+            "as a tensor, or SecondMoments of each."
         )
     raise ValueError(
         f"X is {first} and {y.name} is {second}; both are expected on one device. Move one with "
@@ -292,7 +293,7 @@ def _check_coordinates(x: Moments, y: Moments, solver: str) -> None:
     if x.form != y.form:
         raise ValueError(
             f"X is {type(x).__name__} and background is {type(y).__name__}; both must be moments "
-            "of the same kind. Give the data of both."
+            "of the same kind. Give moments of the same kind, or the data of both."
         )
     if SOLVERS[solver] not in (None, x.form):
         raise ValueError(
@@ -302,7 +303,7 @@ def _check_coordinates(x: Moments, y: Moments, solver: str) -> None:
     if x.n_features == y.n_features and not x.shares_coordinates(y):
         raise ValueError(
             f"X and background are {type(x).__name__} that were not made together, so their "
-            "coordinates differ; take both from one fit, or give the data."
+            "coordinates differ. Take both from one fit, or give the data."
         )
 
 
@@ -310,9 +311,9 @@ def _warn_of_scales(x: Moments, y: Moments) -> None:
     total_x, total_y = x.total_variance, y.total_variance
     if total_x > 0 and total_y > 0 and not 1 / _SCALE_RATIO < total_x / total_y < _SCALE_RATIO:
         warn(
-            f"the total variance of X is {total_x:.3g}, that of the background {total_y:.3g}; were "
-            "both scaled alike? In a scikit-learn Pipeline, transform_input=['background'] makes "
-            "the earlier steps transform the background too."
+            f"the total variance of X is {total_x:.3g}, but the total variance of the background "
+            f"is {total_y:.3g}. Check that both were scaled alike. In a scikit-learn Pipeline, "
+            "transform_input=['background'] makes the earlier steps transform the background too."
         )
 
 

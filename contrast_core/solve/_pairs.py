@@ -98,13 +98,13 @@ def _given(
 ) -> PositivePairs:
     if sample_weight is not None:
         raise TypeError(
-            f"X is {type(X).__name__}, to which weights come too late; give "
+            f"X is {type(X).__name__}, for which weights come too late. Compute it with "
             "PairMoments.from_data(X, positive, sample_weight=...)."
         )
     if positive is not None:
         raise TypeError(
-            f"X is {type(X).__name__}, which hold both views already, but positive is "
-            f"{type(positive).__name__}; give fit(moments) alone, or data for both."
+            f"X is {type(X).__name__}, which already holds both views, but positive is "
+            f"{type(positive).__name__}. Use fit(moments) without positive, or give data for both."
         )
     if isinstance(X, PositivePairs):
         return X
@@ -114,7 +114,7 @@ def _given(
 
 
 def _checked(pairs: PairMoments) -> PairMoments:
-    """Raise ValueError if variances leave the range of float64."""
+    """Return the pairs; raise ValueError if a variance is outside the range of float64."""
     for part in (pairs.average, pairs.difference):
         check_range(part, "X and positive")
     return pairs

@@ -155,7 +155,7 @@ class Plan:
 
     def direct(self) -> Plan:
         """Return the plan that is used instead if the iteration does not converge."""
-        reason = f"{self.reason}, but products do not suffice"
+        reason = f"{self.reason}, but the search by products did not converge"
         return Plan(self.fallback or "dense", None, 0, reason, self.limits)
 
     def iterates(self, size: int, k: int) -> bool:
@@ -163,9 +163,9 @@ class Plan:
         return size >= max(self.limits.iterated, self.limits.iterated_each * k)
 
     def single_budget(self, size: int, k: int) -> float | None:
-        """Return how many columns the search for one contrast may multiply; None if LAPACK is used.
+        """Return the budget of columns for one contrast; None if LAPACK is faster.
 
-        The budget is the cost of LAPACK. If LAPACK is faster, None is returned.
+        The budget is the cost of LAPACK, as a number of columns.
         """
         return size**2 / self.limits.lapack_columns if self.iterates(size, k) else None
 

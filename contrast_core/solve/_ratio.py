@@ -114,7 +114,7 @@ def _orthogonal_or_limited(
         if k > frame.size:
             raise ValueError(
                 f"n_components={k}, but {frame.size} directions are left within "
-                f"condition_limit={condition_limit:g}; use fewer components, or raise the limit."
+                f"condition_limit={condition_limit:g}. Use fewer components, or raise the limit."
             )
     k, x, y = min(k, frame.size), frame.x, frame.y
     solved = []
@@ -138,16 +138,16 @@ def _check_ties(x: FloatArray, y: FloatArray, weight: RidgeWeights, k: int) -> N
     foreground_only = int((mu >= 1 - rounding).sum())
     if foreground_only and foreground_only + int((mu <= rounding).sum()) == len(mu):
         raise ValueError(
-            f"each of the {len(mu)} directions that are left varies in one of the datasets only, "
-            f"{foreground_only} in the foreground, so all ratios are zero or infinite (there are "
-            "too few rows for so many features). Lower condition_limit, use a beta < 1, more rows, "
-            "or fewer features."
+            f"each of the {len(mu)} directions that are left varies in one of the datasets only "
+            f"({foreground_only} in the foreground), so all ratios are zero or infinite. There are "
+            "too few rows for so many features. Lower condition_limit, or use a beta < 1, more "
+            "rows, or fewer features."
         )
     if foreground_only > k:
         warn(
             f"{foreground_only} directions vary in the foreground only, so their ratios are all "
-            f"infinite; which {k} of them are returned is arbitrary. Lower condition_limit, use a "
-            "beta < 1, or more background rows."
+            f"infinite, and which {k} of them are returned is arbitrary. Lower condition_limit, or "
+            "use a beta < 1 or more background rows."
         )
 
 

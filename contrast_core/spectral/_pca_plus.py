@@ -159,7 +159,7 @@ class PCAPlus(PositivePairEmbedding):
             pairs.plan,
             solve,
             task=f"PCA+ of {pairs.n_pairs} pairs and {pairs.n_features} features",
-            advice="Data of this size need a gap there: use another number of components or fewer "
-            "features.",
+            advice=f"Data of this size need a gap between eigenvalues {k} and {k + 1}: use another "
+            "number of components or fewer features.",
         )
         return self

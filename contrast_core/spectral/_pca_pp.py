@@ -244,8 +244,8 @@ class PCAPlusPlus(PositivePairEmbedding):
             solve,
             task=f"truncation={shown(self.truncation)} of {n_views * pairs.n_pairs} rows and "
             f"{pairs.n_features} features",
-            advice="Data of this size need a gap there: use truncation='auto', an integer where "
-            "the eigenvalues have a gap, or fewer features.",
+            advice="Data of this size need a gap between the eigenvalues that are kept and the "
+            "next one: use truncation='auto', an integer at a gap, or fewer features.",
         )
         return self
 

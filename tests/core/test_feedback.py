@@ -33,7 +33,7 @@ from contrast_core.datasets import (
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(40, 6)), RNG.normal(size=(40, 6))
 FITTED = CPCA(alpha=0.0).fit(X, background=Y)
-SCALED = "were both scaled alike"
+SCALED = "both were scaled alike"
 UNITS = np.array([1.0, 15.0, 1.0, 1.0, 1.0, 1.0])  # the second feature is an age in years
 FEW: Any = {"n_permutations": 19, "n_resamples": 2, "random_state": 0}
 NEGATIVE = "negative contrast"
