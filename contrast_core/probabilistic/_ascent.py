@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from contrast_core._validation import FloatArray
 
-_MEMORY = 10  # largest number of steps that are mixed; then the memory is cleared
+_MEMORY = 10  # largest number of steps that are mixed before the memory is cleared
 _MAPS = 300  # largest number of evaluations by mixing, before L-BFGS takes over
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -50,8 +50,9 @@ def ascend(
     """Maximise by Anderson mixing of the map, then by L-BFGS if mixing has not converged.
 
     Mixing extrapolates the last steps of the map. If the objective would fall, it takes the map's
-    own step instead. On likelihoods of latent variable models it needs half as many evaluations as
-    SQUAREM. On a nearly flat likelihood neither of these converges, but L-BFGS does.
+    own step instead. On likelihoods of latent variable models, mixing needs half as many
+    evaluations as SQUAREM. On a nearly flat likelihood neither mixing nor SQUAREM converges, but
+    L-BFGS does.
 
     Parameters
     ----------
@@ -60,13 +61,13 @@ def ascend(
     start : ndarray of shape (p,)
         First point.
     tol : float
-        Length of the gradient at which the ascent ends. (The objective stops changing long before
-        the point does.)
+        Length of the gradient at which the ascent ends. (The change of the objective would be a bad
+        criterion, because the objective stops changing long before the point does.)
     max_iter : int
         Largest number of evaluations.
     smooth : bool, default=True
-        Whether the objective has a gradient. If not, the step of the map is given in its place, and
-        only Anderson mixing is used.
+        Whether the objective has a gradient. If it has none, `evaluate` returns the step of the map
+        as the gradient, and only Anderson mixing is used.
 
     References
     ----------
@@ -76,7 +77,7 @@ def ascend(
     if not smooth:
         return _mixing(evaluate, start, tol, max_iter)[0]
     best, left = Ascent(start, np.empty(0), False), max_iter
-    # L-BFGS compares values of the objective, so it stops once they differ by rounding errors only.
+    # L-BFGS compares values of the objective, so it stops when only rounding errors change them.
     # Mixing can continue from there.
     for climb in (_mixing, _quasi_newton, _mixing):
         found, n = climb(evaluate, best.point, tol, min(left, _MAPS if climb is _mixing else left))
@@ -118,8 +119,8 @@ def _extrapolated(points: list[FloatArray], steps: list[FloatArray]) -> FloatArr
     """Return the point to which Anderson mixing extrapolates.
 
     If the step were a linear function of the point, it would be shortest at the extrapolated point.
-    The differences of steps are nearly linearly dependent, so the least squares solution cuts off
-    small singular values.
+    The differences of steps are nearly linearly dependent, so least squares ignores small singular
+    values.
     """
     of_points, of_steps = np.diff(points, axis=0), np.diff(steps, axis=0)
     weights = np.linalg.lstsq(of_steps.T, steps[-1], rcond=1e-12)[0]

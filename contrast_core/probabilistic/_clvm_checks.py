@@ -20,13 +20,13 @@ from contrast_core.solve import Design
 
 
 def check_tails(robust: object, noise: object, inference: object) -> Tails:
-    """Return the distribution that `robust` and `noise` select, if `inference` supports it."""
+    """Return the distribution that `robust` and `noise` select; check that `inference` fits it."""
     method = check_choice(inference, "inference", ["em", "vi"])
     if check_choice(noise, "noise", ["normal", "counts"]) == "counts":
         if robust is not None:
             raise ValueError(
-                f"robust={robust!r} is for normal noise, but noise='counts' is negative binomial: "
-                "leave one of them out."
+                f"robust={robust!r} replaces normal noise, but noise='counts' is negative "
+                "binomial: leave one of them out."
             )
         if method == "em":
             raise ValueError(
@@ -51,8 +51,8 @@ def check_combination(parts: Sequence[Rows], design: Design, what: str) -> None:
         "background_mix": (design.background_mix is not None, "leave it out"),
         "several backgrounds": (
             len(parts) > 2,
-            "stack them, each about its own mean (they then count by their numbers of rows, not "
-            "equally, as they do otherwise)",
+            "stack them, each about its own mean (each then counts by its number of rows, whereas "
+            "several backgrounds otherwise count equally)",
         ),
     }
     for name, (given, remedy) in refused.items():
@@ -65,8 +65,8 @@ def check_in_memory(parts: Sequence[Rows], what: str) -> None:
     for part in parts:
         if not (part.in_memory and (part.can_miss or part.is_sparse)):
             raise TypeError(
-                f"{part.name} is not an array, DataFrame or sparse matrix in memory, which {what} "
-                "needs, because it reads the rows many times: convert it."
+                f"{part.name} is not an array, DataFrame or sparse matrix in memory. With {what}, "
+                "the fit reads the rows many times, so convert the data to one of these."
             )
 
 
@@ -74,8 +74,8 @@ def check_streamed(parts: Sequence[Rows], design: Design) -> None:
     """Raise an error for data or options that stochastic inference does not support."""
     if not parts:
         raise TypeError(
-            "inference='vi' reads rows, which moments do not hold: give the data instead, or "
-            "inference='em'."
+            "inference='vi' reads the rows, but moments were given, which do not contain them. "
+            "Give the rows, or inference='em'."
         )
     check_combination(parts, design, "inference='vi'")
     for part in parts:
@@ -83,7 +83,7 @@ def check_streamed(parts: Sequence[Rows], design: Design) -> None:
 
 
 def check_torch(device: object) -> Any:
-    """Return the device to compute on, after a check that torch is installed."""
+    """Check that torch is installed, and return the device to compute on."""
     try:
         import_module("torch")
     except ImportError as error:
@@ -94,7 +94,7 @@ def check_torch(device: object) -> Any:
 
 
 def check_dimensions(n_shared: object, n_salient: object, n_varying: int) -> tuple[int, int]:
-    """Return the numbers of latent variables, k and t, checked for this number of features."""
+    """Check the numbers of latent variables, k and t, against the number of varying features."""
     if n_varying < 2:
         raise ValueError(
             f"{n_varying} feature(s) vary in X or the background, but a latent variable and "
@@ -108,13 +108,13 @@ def check_dimensions(n_shared: object, n_salient: object, n_varying: int) -> tup
 
 
 def check_sparsity(sparsity: object, n_salient: int, priors: PriorSettings) -> Sparsity | None:
-    """Return the checked `sparsity`, which needs salient loadings."""
+    """Return the checked `sparsity`; raise ValueError if there are no salient loadings."""
     if sparsity is None:
         return None
     if not n_salient:
         raise ValueError(
-            f"sparsity={shown(sparsity)} is about salient loadings, of which n_salient=0 "
-            "has none; leave it out."
+            f"sparsity={shown(sparsity)} selects salient loadings, but n_salient=0 gives a model "
+            "without them; leave sparsity out."
         )
     if isinstance(sparsity, str):
         found = check_choice(sparsity, "sparsity", ["auto", "horseshoe"], "a number")

@@ -17,9 +17,7 @@ from contrast_core.probabilistic._row_posterior import (
 
 _STEPS = 60  # largest number of steps of Newton's method; about ten in practice
 _SETTLED = 1e-6  # change of the posteriors at which Newton's method ends
-_LEAST_TOTAL = (
-    1e-9  # stands for the total of a row without counts, whose logarithm would be minus infinity
-)
+_LEAST_TOTAL = 1e-9  # replaces the total of a row without counts, whose logarithm is infinite
 
 
 def _quadrature(n: int) -> list[tuple[float, float]]:
@@ -27,8 +25,8 @@ def _quadrature(n: int) -> list[tuple[float, float]]:
     return list(zip(nodes, shares / shares.sum(), strict=True))
 
 
-# Quadrature rules for expectations over a normal variable. The bound uses the longer one; its
-# derivatives need less accuracy.
+# Quadrature rules for expectations over a normal variable. The bound uses the rule with five nodes.
+# Its derivatives need less accuracy, and use three nodes.
 _BOUND, _SLOPES = _quadrature(5), _quadrature(3)
 
 
@@ -40,7 +38,7 @@ class CountModel(NamedTuple):
 
     loadings : array of shape (n_features, k)
     mean : array of shape (n_features,)
-        mu, the logarithm of each feature's share of a row's total if z is zero.
+        The parameter mu, which is the logarithm of each feature's share of a row's total if z is 0.
     log_dispersion : array of shape (n_features,)
         Logarithm of r.
     library_size : float
@@ -58,7 +56,7 @@ class CountModel(NamedTuple):
         return found
 
     def log_density(self, rows: Any) -> FloatArray:
-        """Return a column of lower bounds of the rows' log-probabilities."""
+        """Return a lower bound of the log-probability of each row, (n, 1)."""
         rows = checked_counts(rows)
         found: FloatArray = count_bound(rows, self, count_posteriors(rows, self))[:, None]
         return found
@@ -111,7 +109,7 @@ def count_posteriors(
     counts : array of shape (n, n_features)
     model : CountModel
     start : NormalPosteriors, optional
-        Posteriors to begin with; by default the prior.
+        Posteriors at which the iteration starts. By default it starts at the prior.
     steps : int
         Largest number of steps.
 
@@ -147,8 +145,8 @@ def count_posteriors(
         last = turn
         inverse = xp.linalg.inv(before + part[:, None, None] * change)
         step = (inverse @ (slope @ loadings - found.latent)[:, :, None])[:, :, 0]
-        # Newton's method assumes a constant curvature, but the curvature can double if a log-mean
-        # changes by one. Long steps are shortened so that the bound does not fall.
+        # Newton's method assumes a constant curvature, but the curvature can change by a factor of
+        # e if a log-mean changes by 1. Long steps are shortened so that the bound does not fall.
         turned = abs(step @ loadings.T)
         longest = (turned.max(axis=1) if xp is np else turned.amax(dim=1))[:, None] + 1e-12
         latent = found.latent + step * (xp.log1p(longest) / longest)

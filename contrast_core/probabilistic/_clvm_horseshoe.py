@@ -23,7 +23,9 @@ _QUANTILES = 200  # number of quantiles of tau^2 over which probabilities are av
 
 
 class Scales(NamedTuple):
-    r"""Inverse gamma posteriors of the scales :math:`\rho_i^2` and :math:`\tau^2` of the rows of W.
+    r"""Inverse gamma posteriors of the scales of the rows of W.
+
+    The local scales are :math:`\rho_i^2`, one for each row. The global scale is :math:`\tau^2`.
 
     local_shape, global_shape : float
     local_rate : ndarray of shape (size,)
@@ -37,7 +39,7 @@ class Scales(NamedTuple):
 
     @property
     def precision(self) -> FloatArray:
-        """Expected precision of the prior of each row of W, (size,)."""
+        """Posterior mean of the prior precision of each row of W, (size,)."""
         of_all = self.global_shape / self.global_rate
         return self.local_shape / self.local_rate * of_all
 
@@ -66,9 +68,10 @@ class Scales(NamedTuple):
 
 
 class _LoadingsPosterior(NamedTuple):
-    """Posterior of the loadings: means, noise variance and the covariance of each row of W.
+    """Posterior of the loadings.
 
-    `spread` holds the covariances (size, t, t) for the features that vary.
+    `model` holds the posterior means of the loadings, and the noise variance. `spread` holds the
+    covariance of each row of W, (size, t, t), for the features that vary.
     """
 
     model: Model
@@ -78,7 +81,7 @@ class _LoadingsPosterior(NamedTuple):
 def shrunk_probability(
     likelihood: MomentLikelihood, dense: Model, priors: PriorSettings
 ) -> FloatArray:
-    r"""Return the probability that the horseshoe prior shrinks salient loadings away, (size,).
+    r"""Return the probability that the horseshoe shrinks a feature's salient loadings, (size,).
 
     .. math:: w_i \sim N(0, \rho_i^2 \tau^2 I), \qquad \rho_i \sim C^+(0, 1), \quad
         \tau \sim C^+(0, b_g)
@@ -87,13 +90,15 @@ def shrunk_probability(
     latent variables are independent. S and the noise variance are point estimates. The result is
     the probability of :math:`\rho_i^2 \tau^2 < \delta`. By default :math:`\delta` is the larger of
     0.01 and :math:`8 \sigma^2 / n`, relative to the mean variance of the features. The second value
-    matters for few rows: with 60 rows and :math:`\delta = 0.01`, a fifth of the features that are
-    noise would be kept.
+    matters if there are few rows: with 60 rows and :math:`\delta = 0.01`, a fifth of the features
+    without a salient part would be kept.
 
     Parameters
     ----------
-    likelihood, dense
-        The likelihood, and its maximum without the prior.
+    likelihood : MomentLikelihood
+        Likelihood of the model.
+    dense : Model
+        The model that maximises the likelihood without the prior.
     priors : PriorSettings
 
     References
@@ -103,7 +108,8 @@ def shrunk_probability(
     Fruehwirth, "Mean field variational Bayes for elaborate distributions", Bayesian Analysis 6(4),
     2011.
     """
-    varies = np.asarray(dense.loadings.any(axis=1))  # constant features have no scale
+    # Constant features have zero loadings and no scale.
+    varies = np.asarray(dense.loadings.any(axis=1))
     t, size = likelihood.search.n_salient, int(varies.sum())
     scales = Scales(1.0, np.ones(size), 1.0, 1.0)
     found = _LoadingsPosterior(dense, np.zeros((size, t, t)))

@@ -23,8 +23,8 @@ from contrast_core.probabilistic._row_posterior import Model
 from contrast_core.solve import contrast_index
 
 FIRST_NOISE = 0.1  # noise variance at the start, in units of the mean variance of the features
-_LEAST_NOISE = 1e-13  # in the same units; smaller values are rounding errors
-_LARGEST = 300.0  # largest absolute logarithm of a weight
+_LEAST_NOISE = 1e-13  # least noise variance in the same units; smaller values are rounding errors
+_LARGEST = 300.0  # the logarithms of weights are clipped to -300 and 300
 
 
 class Search(NamedTuple):
@@ -33,7 +33,7 @@ class Search(NamedTuple):
     n_salient : int
         Number of salient latent variables, t.
     n_init : int
-        Number of starts. All but the first are random and drawn with `rng`.
+        Number of starts. The first is not random; the others are drawn with `rng`.
     tol : float
         Length of the gradient of the log-likelihood per row at which EM ends. The variables are the
         loadings, in units of the noise's standard deviation, and the logarithm of the noise
@@ -56,10 +56,10 @@ class Search(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A model, the objective per row at each accepted step, and whether the fit converged.
+    """Fitted model, objective per row at each accepted step, and whether the fit converged.
 
     A fit to rows also holds the means of both datasets, in the units of the model. With
-    ``robust="entries"`` it holds the weights of all values, which are 0 where a value is missing.
+    ``robust="entries"`` it also holds the weights of all values. Missing values have weight 0.
     """
 
     model: Model
@@ -70,10 +70,10 @@ class Fit(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An evaluation of the likelihood times a prior.
+    """Result of an evaluation of the log-likelihood plus the log-prior.
 
     value : float
-        Logarithm of the likelihood times the prior, divided by the number of rows.
+        The log-likelihood plus the log-prior, divided by the number of rows.
     slope : Model or None
         Gradient with respect to the loadings and to the logarithm of the noise variance.
     update : Fit
@@ -88,8 +88,8 @@ class Step(NamedTuple):
 class Selected(NamedTuple):
     """The fit after the selection of rows of W and of columns of S.
 
-    `n_shared` is the number of columns of S that are left. `shrunk` is the probability that the
-    horseshoe shrinks a feature's salient loadings away.
+    `n_shared` is the number of columns of S that are left. `shrunk` holds the probability that the
+    horseshoe shrinks a feature's salient loadings.
     """
 
     fit: Fit
@@ -123,7 +123,7 @@ class Likelihood(ABC):
     unit: float
     size: int
 
-    roughly: ClassVar[dict[str, Any]]  # limits of a search that only finds a start of another one
+    roughly: ClassVar[dict[str, Any]]  # limits of a search whose result is only a start
     has_gradient: ClassVar[bool]
 
     @property
@@ -137,11 +137,11 @@ class Likelihood(ABC):
 
     @abstractmethod
     def evaluate(self, at: Fit, prior: Prior) -> Step:
-        """Return the likelihood times a prior, its gradient, and the step of EM."""
+        """Return the log-likelihood plus log-prior per row, its gradient, and the step of EM."""
 
     @abstractmethod
     def horseshoe(self, dense: Fit) -> FloatArray:
-        """Return the probability that a feature's salient loadings are shrunk away, (size,)."""
+        """Return the probability that the horseshoe shrinks salient loadings, (size,)."""
 
     @abstractmethod
     def described(self, found: Selected) -> dict[str, Any]:
@@ -191,12 +191,13 @@ class Likelihood(ABC):
             found = ascend(at, _point(start, start, unit), smooth=smooth, **limits)
         except np.linalg.LinAlgError as error:
             raise ValueError(
-                "values lie so far apart that the loadings of some are beyond double precision "
-                "beside the noise of the others. Remove the outliers, or give robust='entries' or "
-                "'rows'."
+                "some values are so much larger than others that the fit fails in double "
+                "precision. Remove the outliers, or give robust='entries' or 'rows'."
             ) from error
         end = _parameters(found.point, start, unit)
-        if not prior.smooth:  # such a prior sets rows to exactly zero, which extrapolation undoes
+        # A penalty sets rows exactly to zero. Extrapolated rows are not zero, so one more M-step
+        # follows.
+        if not prior.smooth:
             end = self.evaluate(end, prior).update
         return end._replace(log_likelihoods=found.values, converged=found.converged)
 
@@ -204,16 +205,16 @@ class Likelihood(ABC):
         if not model.noise > _LEAST_NOISE:
             raise ValueError(
                 f"{self.n_shared} shared and {model.loadings.shape[1] - self.n_shared} salient "
-                "latent variables explain all that varies, or all but what counts as outliers, to "
-                "working precision: nothing is left to estimate the noise from. Use fewer of them, "
-                "more rows, or another `robust`."
+                "latent variables explain all variance (or all except that of outliers) to working "
+                "precision, so nothing is left to estimate the noise from. Use fewer latent "
+                "variables, more rows, or another `robust`."
             )
 
 
 def _point(at: Fit, like: Fit, unit: float) -> FloatArray:
-    """Return the parameters as one vector.
+    """Convert the parameters to one vector.
 
-    Loadings and means are divided by `unit`. Noise variance and weights enter as logarithms.
+    Loadings and means are divided by `unit`. The logarithms of noise variance and weights are used.
     """
     parts = [at.model.loadings.ravel() / unit, [np.log(at.model.noise)]]
     parts += [mean / unit for mean in at.means]
@@ -222,9 +223,9 @@ def _point(at: Fit, like: Fit, unit: float) -> FloatArray:
 
 
 def _parameters(point: FloatArray, like: Fit, unit: float) -> Fit:
-    """Return the parameters at a point, with the shapes and missing values of other parameters.
+    """Convert a vector to parameters with the shapes and missing values of `like`.
 
-    Extrapolated values are clipped, so that the likelihood is low rather than out of range.
+    Extrapolated values are clipped, so that the likelihood is low instead of overflowing.
     """
     sizes = [like.model.loadings.size, 1, *map(len, like.means)]
     sizes += [int((part > 0).sum()) for part in like.weights]
@@ -247,7 +248,7 @@ def described_model(
 ) -> dict[str, Any]:
     """Return fitted attributes, including the variances of the model along the components.
 
-    The means are those of foreground and background. `lift` converts rows from the coordinates of
+    `means` are the means of foreground and background. `lift` converts rows from the coordinates of
     the loadings to features.
     """
     (shared, _), (salient, components) = (

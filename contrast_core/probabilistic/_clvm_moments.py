@@ -29,8 +29,8 @@ class Expectation(NamedTuple):
     """Result of the E-step, averaged over rows.
 
     `slope` is the gradient of the log-likelihood with respect to the loadings and the logarithm of
-    the noise variance. With the noise variance s, the expected log-likelihood of new loadings L is,
-    up to a constant, ``-(trace(L second L^T) - 2 trace(L cross^T)) / 2 s``.
+    the noise variance. If the noise variance is s, the expected log-likelihood of new loadings L is
+    ``-(trace(L second L^T) - 2 trace(L cross^T)) / 2 s`` plus a constant.
     """
 
     log_likelihood: float
@@ -59,14 +59,13 @@ class MomentLikelihood(Likelihood):
 
     @property
     def foreground_share(self) -> float:
-        """Share of the foreground in the rows of both datasets."""
+        """Number of foreground rows divided by the number of all rows."""
         return self.x.n_samples / self.n_rows
 
     def first(self) -> Model:
         """Return a model from leading components of the background and of the contrast.
 
-        Without salient variables, the shared components are the leading components of both datasets
-        together.
+        Without salient variables, the model has the leading components of both datasets together.
         """
         k, t, share = self.n_shared, self.search.n_salient, self.foreground_share
         parts = [(self.y, 1.0)] if t else [(self.x, share), (self.y, 1 - share)]
@@ -83,7 +82,7 @@ class MomentLikelihood(Likelihood):
         return Model(loadings, FIRST_NOISE)
 
     def expect(self, model: Model, spread: FloatArray | None = None) -> Expectation:
-        """Return the E-step of both datasets.
+        """Run the E-step for both datasets.
 
         If the rows of W have posteriors, `spread` (t, t) is the sum of their covariances. The
         log-likelihood and its gradient in the result are valid only without `spread`.
@@ -103,15 +102,15 @@ class MomentLikelihood(Likelihood):
         return Expectation(value, Model(slope, by_log_noise), cross, second)
 
     def _expected(self, moments: Moments, model: Model, spread: FloatArray | None) -> Expectation:
-        """Return the E-step of one dataset.
+        """Run the E-step for one dataset.
 
-        Let C be its covariance, B the map from rows to posterior means and G the posterior
-        covariance. Then ``cross`` is ``C B^T`` and ``second`` is ``G + B C B^T``.
+        Let C be the covariance of the dataset, B the map from rows to posterior means and G the
+        posterior covariance. Then ``cross`` is ``C B^T`` and ``second`` is ``G + B C B^T``.
         """
         n_features, noise = self.n_features, model.noise
         axes, squares, precisions = principal_axes(model, spread)
-        # On the principal axes there is no cancellation, even if columns of the loadings are nearly
-        # parallel and much longer than the standard deviation of the noise.
+        # On the principal axes no digits are lost by cancellation, even if columns of the loadings
+        # are nearly parallel and much longer than the standard deviation of the noise.
         loadings, total = model.loadings @ axes, moments.total_variance / self.unit**2
         gain = loadings / (precisions * noise)
         cross = moments.apply(loadings) / (self.unit**2 * precisions * noise)
@@ -132,7 +131,7 @@ class MomentLikelihood(Likelihood):
     def left_over(self, loadings: FloatArray, found: Expectation) -> float:
         """Return the expected squared residual of a row, given new loadings.
 
-        The mean squared length of a row is the number of features, because of the unit.
+        The unit is chosen so that the mean squared length of a row is the number of features.
         """
         explained = 2 * (loadings * found.cross).sum() - (loadings @ found.second * loadings).sum()
         return float(self.n_features - explained)

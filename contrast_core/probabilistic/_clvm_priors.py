@@ -1,4 +1,4 @@
-"""Priors and penalties on the loadings, and the M-steps that maximise them with the likelihood.
+"""Priors and penalties on the loadings, and the M-step with each of them.
 
 `PriorSettings` holds all parameters of the priors that a user of `CLVM` can set.
 """
@@ -44,7 +44,7 @@ class PriorSettings:
 
     @classmethod
     def of(cls, given: object, n_features: int) -> PriorSettings:
-        """Return the checked settings of a mapping, with defaults for those that it leaves out."""
+        """Check the settings in a mapping, and add defaults for the missing settings."""
         if given is None:
             return cls()
         names = [field.name for field in fields(cls)]
@@ -70,14 +70,17 @@ class PriorSettings:
         return cls(**checked)
 
     def groups_of(self, some: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Return the groups of selected features; by default each feature is its own group."""
+        """Return the groups of the features in the mask `some`, counted from 0.
+
+        Without `feature_groups` each feature is its own group.
+        """
         if self.feature_groups is None:
             return np.arange(int(some.sum()))
         return np.unique(self.feature_groups[some], return_inverse=True)[1]
 
 
 class Sums(NamedTuple):
-    """Sums of the E-step, divided by `n_rows`, from which the M-step is computed.
+    """Sums from the E-step, divided by `n_rows`. The M-step is computed from them.
 
     cross : ndarray of shape (D, K)
         Products of rows with latent variables.
@@ -97,7 +100,7 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class Prior:
-    """Base class of the priors; by itself it is a flat prior."""
+    """Flat prior, and base class of the other priors."""
 
     smooth: ClassVar[bool] = True
 
@@ -119,7 +122,7 @@ LIKELIHOOD_ALONE = Prior()
 
 @dataclass(frozen=True)
 class Support(Prior):
-    """Constraint that all rows of the salient loadings are zero except the rows in `kept`."""
+    """Constraint that rows of the salient loadings are zero unless they are in `kept`."""
 
     n_shared: int
     kept: NDArray[np.bool_]
@@ -131,7 +134,10 @@ class Support(Prior):
         return found
 
     def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
-        """Return the loadings; rows that are not kept are regressed on shared variables only."""
+        """Return the loadings of the M-step.
+
+        Rows that are not in `kept` are regressed on the shared latent variables only.
+        """
         cross, second = sums.cross, sums.second
         found, k, without = solved(second, cross), self.n_shared, ~self.kept
         of_these = second if second.ndim == 2 else second[without]
@@ -142,10 +148,10 @@ class Support(Prior):
 
 @dataclass(frozen=True)
 class Penalty(Prior):
-    """Penalty on the lengths of groups of rows of the salient loadings, with a rate per group.
+    """Penalty on the length of each group of rows of the salient loadings.
 
     `groups` holds the group of each row, counted from 0. The length of a group is the Euclidean
-    norm of all its entries.
+    norm of all its entries. It is multiplied by the group's rate in `rates`.
     """
 
     n_shared: int
@@ -159,7 +165,7 @@ class Penalty(Prior):
     ) -> Penalty:
         """Return the penalty with the rate rho / length for each group.
 
-        The lengths are those of the groups in the unpenalised fit.
+        The length is the group's length in the unpenalised fit.
         """
         lengths = group_lengths(dense[:, n_shared:], groups)
         rates = np.full(len(lengths), np.inf)
@@ -172,7 +178,7 @@ class Penalty(Prior):
         return -float((self.rates[lengths > 0] * lengths[lengths > 0]).sum())
 
     def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
-        """Return the exact solution of the penalised M-step, in which rows can be zero."""
+        """Return the loadings of the penalised M-step, some of whose rows can be zero."""
         thresholds = sums.noise * self.rates / sums.n_rows
         return proximal(sums.cross, sums.second, self.n_shared, thresholds, self.groups)
 
@@ -212,7 +218,7 @@ class Relevance(Prior):
         return -self._weight * float(np.log(self._inner(loadings)[0]).sum())
 
     def slope(self, of_likelihood: FloatArray, loadings: FloatArray, n_rows: float) -> FloatArray:
-        """Return the gradient of the log-likelihood plus the prior."""
+        """Return the gradient of the log-likelihood plus the log-prior."""
         found, k = of_likelihood.copy(), self.n_shared
         found[:, :k] -= loadings[:, :k] @ self._precision(loadings, n_rows)
         return found
@@ -238,10 +244,11 @@ def proximal(
 ) -> FloatArray:
     """Return the loadings of the M-step with a penalty on the length of each group of rows.
 
-    The solution is exact. First the shared loadings are eliminated. The salient rows w of a group
-    then minimise the sum of ``w A w^T / 2 - w b^T`` over these rows, plus ``threshold * r``, where
-    r is the norm of all entries of these rows. If the norm of all vectors b of the group is at most
-    the threshold, the rows are zero. Otherwise each row is ``b (A + threshold / r)^-1``.
+    The solution is exact. First the shared loadings are eliminated. The remaining problem is solved
+    for each group. Its salient rows w minimise the sum of ``w A w^T / 2 - w b^T`` over the rows,
+    plus ``threshold * r``, where r is the norm of all entries of the rows. If the norm of all
+    vectors b of the group is at most the threshold, the rows are zero. Otherwise each row is
+    ``b (A + (threshold / r) I)^-1``.
     """
     k, several = n_shared, second[None] if second.ndim == 2 else second
     of_shared, mixed = several[:, :k, :k], several[:, :k, k:]
@@ -274,14 +281,14 @@ def proximal(
 
 
 def _turned(rows: FloatArray, matrices: FloatArray) -> FloatArray:
-    """Return each row times its own matrix, or times the only matrix."""
+    """Multiply each row by its own matrix, or all rows by the same matrix if only one is given."""
     if len(matrices) == 1:
         return np.asarray(rows @ matrices[0])
     return np.asarray((rows[:, None, :] @ matrices)[:, 0, :])
 
 
 def solved(second: FloatArray, cross: FloatArray) -> FloatArray:
-    """Return ``cross @ inv(second)``; `second` is one matrix for all rows or one for each row."""
+    """Return ``cross @ inv(second)``, where `second` is one matrix, or one matrix for each row."""
     if second.ndim == 2:
         return np.asarray(np.linalg.lstsq(second, cross.T, rcond=None)[0].T, np.float64)
     return np.asarray(np.linalg.solve(second, cross[:, :, None])[:, :, 0], np.float64)

@@ -33,7 +33,7 @@ from contrast_core.probabilistic._row_posterior import (
 from contrast_core.rows import Rows
 from contrast_core.solve import contrast_moments
 
-_CLIPPED_AT = 4.5  # median absolute deviations at which values are clipped to find the start
+_CLIPPED_AT = 4.5  # number of median absolute deviations at which values are clipped for the start
 _START_TOL, _START_STEPS = 1e-3, 500  # limits of the search for the start
 
 
@@ -84,7 +84,8 @@ def observed_rows(foreground: Rows, background: Rows) -> StandardisedRows:
     unit = float(np.sqrt(sum(squares) / max(1, sum(int((~np.isnan(v)).sum()) for v in left))))
     if varies.any() and not 1e-150 < unit < 1e150:
         raise ValueError(
-            f"the values vary by {unit:.3g}, beyond what can be squared; rescale both datasets."
+            f"the values have a standard deviation of {unit:.3g}. Its square is out of range in "
+            "double precision. Rescale both datasets."
         )
     unit = unit or 1.0
     seen = tuple((~np.isnan(v)).astype(np.float64) for v in left)
@@ -94,7 +95,7 @@ def observed_rows(foreground: Rows, background: Rows) -> StandardisedRows:
 
 
 def _clipped(left: FloatArray) -> FloatArray:
-    """Clip outlying entries, then shorten rows that are longer than the median to its length."""
+    """Clip outlying entries, then scale long rows down to the median length of the rows."""
     if not left.size:
         return left
     deviations = np.nanmedian(np.abs(left), axis=0)
@@ -109,10 +110,11 @@ def _clipped(left: FloatArray) -> FloatArray:
 class RowLikelihood(Likelihood):
     r"""Likelihood of the observed values of rows.
 
-    Every observed value has a weight. With normal noise it is 1. Student's t, with nu degrees of
-    freedom, is a normal distribution whose variance is divided by a random number. The weight is
-    the posterior expectation of that number. Either each entry has its own number, or all noise and
-    latent variables of a row share one:
+    Every observed value has a weight, which is 1 if the noise is normal. Student's t, with nu
+    degrees of freedom, is a normal distribution whose variance is divided by a random number. The
+    weight is the posterior expectation of that number. With ``"entries"`` each value has its own
+    weight :math:`u_{ij}`. With ``"rows"`` one weight :math:`u_i` applies to all noise and latent
+    variables of a row:
 
     .. math:: u_{ij} = \frac{\nu + 1}{\nu + \operatorname{E} r_{ij}^2 / \sigma^2}
         \quad\text{or}\quad u_i = \frac{\nu + D_i}{\nu + x_i^\top \Sigma_i^{-1} x_i} .
@@ -124,7 +126,7 @@ class RowLikelihood(Likelihood):
     References
     ----------
     Severson, Ghosh and Ng, arXiv:1811.06094, Sec. 2.3 (robust variant). Archambeau, Delannay and
-    Verleysen, "Robust probabilistic projections", ICML 2006, for whole rows.
+    Verleysen, "Robust probabilistic projections", ICML 2006 (for ``"rows"``).
     """
 
     rows: StandardisedRows
@@ -169,10 +171,10 @@ class RowLikelihood(Likelihood):
         return Step(value / self.n_rows, None, self._maximised(sides, model, prior))
 
     def _maximised(self, sides: list[RowPosteriors], model: Model, prior: Prior) -> Fit:
-        """Return the M-step, which updates the means, then the loadings, then the noise variance.
+        """Run the M-step, which updates the means, then the loadings, then the noise variance.
 
-        With ``"entries"`` the E-step alternates between latent variables and weights. The weights
-        are therefore among the parameters that are returned.
+        With ``"entries"`` each E-step starts from the weights of the last one. The weights are
+        therefore among the parameters that are returned.
         """
         d, k = model.loadings.shape
         means, cross, second = [], np.zeros((d, k)), np.zeros((d, k, k))
@@ -202,11 +204,11 @@ class RowLikelihood(Likelihood):
         """Raise ValueError, because the horseshoe prior has no closed form for incomplete rows."""
         raise ValueError(
             "sparsity='horseshoe' with missing values (NaN) or robust needs inference='vi': give "
-            "that as well, or sparsity='auto'."
+            "inference='vi', or sparsity='auto'."
         )
 
     def whole(self, found: Fit) -> tuple[Model, list[FloatArray]]:
-        """Return the model and the means in the units and features of the data."""
+        """Return the model and the means in the units of the data, for all features."""
         rows, varies = self.rows, self.rows.varies
         loadings = np.zeros((len(varies), found.model.loadings.shape[1]))
         loadings[varies] = rows.unit * found.model.loadings

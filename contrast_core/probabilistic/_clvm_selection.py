@@ -15,7 +15,7 @@ PRUNED = 1e-2  # columns whose squared length is below this share of the noise v
 
 
 def fit_selected(likelihood: Likelihood) -> Selected:
-    """Maximise the likelihood, with selection of shared columns and of salient rows if requested.
+    """Maximise the likelihood, and select shared columns and salient rows if requested.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def fit_selected(likelihood: Likelihood) -> Selected:
 
 
 def fit_sparse(likelihood: Likelihood, dense: Fit) -> Selected:
-    r"""Maximise the likelihood, with salient loadings of few features only if `sparsity` is set.
+    r"""Maximise the likelihood, and select the features with salient loadings as `sparsity` says.
 
     An adaptive group penalty selects the features. A feature is selected if its row :math:`w_i` is
     not zero at the maximum of
@@ -46,7 +46,7 @@ def fit_sparse(likelihood: Likelihood, dense: Fit) -> Selected:
     Parameters
     ----------
     likelihood, dense
-        The likelihood, and its maximum without a penalty.
+        The likelihood, and the fit that maximises it without a penalty.
 
     Raises
     ------
@@ -87,8 +87,8 @@ def fit_sparse(likelihood: Likelihood, dense: Fit) -> Selected:
         warn(
             "sparsity='auto' finds no feature with a salient loading: the Bayesian information "
             f"criterion is lower by {least - of_none:.3g} without salient latent variables, so the "
-            "model has none. The foreground may have no variation of its own; n_salient=0 asks for "
-            "this model without a search."
+            "model has none. The foreground may have no variation of its own. To fit this model "
+            "without a search, give n_salient=0."
         )
         return Selected(none, k)
     return best
@@ -99,7 +99,7 @@ def check_support(support: NDArray[np.bool_], sparsity: Sparsity) -> None:
     if not support.any():
         given, remedy = (
             repr(sparsity),
-            "the foreground may have none of its own: leave sparsity out",
+            "the foreground may have no variation of its own: leave sparsity out",
         )
         if not isinstance(sparsity, str):
             given, remedy = f"{sparsity:g}", "use a smaller number, or 'auto'"
@@ -118,21 +118,21 @@ def _with_rows(likelihood: Likelihood, start: Fit, support: NDArray[np.bool_]) -
 
 
 def _without_salient(likelihood: Likelihood, dense: Fit) -> Fit:
-    """Return the maximum of the likelihood without salient latent variables."""
+    """Maximise the likelihood of the model without salient latent variables."""
     loadings, noise = dense.model
     start = Model(loadings[:, : likelihood.n_shared].copy(), noise)
     return likelihood.climb(dense._replace(model=start))
 
 
 def _criterion(fit: Fit, support: NDArray[np.bool_], likelihood: Likelihood) -> float:
-    """Return the Bayesian information criterion, up to a constant common to all selections."""
+    """Return the Bayesian information criterion plus a constant that all selections share."""
     n_salient = fit.model.loadings.shape[1] - likelihood.n_shared
     total = likelihood.n_rows * fit.log_likelihoods[-1]
     return float(support.sum() * n_salient * np.log(likelihood.n_rows) - 2 * total)
 
 
 def _penalised(likelihood: Likelihood, dense: Fit, start: Fit, penalty: float) -> Fit:
-    """Return the maximum with the penalty, searched from the given start."""
+    """Maximise the penalised likelihood from the given start."""
     k, groups = likelihood.n_shared, likelihood.groups
     prior = Penalty.adaptive(penalty, dense.model.loadings, k, groups)
     if not likelihood.search.priors.adaptive_penalty:  # rho applies to lengths in data units
@@ -145,8 +145,8 @@ def relevant_shared(likelihood: Likelihood, dense: Fit) -> int:
 
     Each column of S has the prior :math:`N(0, \nu I)`, where :math:`\nu` is inverse gamma with a
     rate in units of the noise variance; see `Relevance`. The likelihood times this prior can have a
-    local maximum at which S has one column too many. Each maximum is therefore compared with the
-    maximum that is found from a start with one column fewer.
+    local maximum at which S has one column too many. Each search is therefore followed by another
+    one that starts with one column fewer, until the maximum is no longer higher.
     """
     k, noise = likelihood.n_shared, dense.model.noise
     priors = likelihood.search.priors

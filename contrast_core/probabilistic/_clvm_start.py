@@ -26,21 +26,21 @@ _LEAST_ROWS = 500  # least number of rows that are sampled to find a start
 _TOL, _STEPS = 1e-3, 300  # limits of EM from rows
 _EXACT_TOL, _EXACT_STEPS = 1e-6, 3000  # limits of EM from moments
 _DISPERSION = 10.0  # dispersion of all features at the start
-_MOST_STRETCH = 4.0  # largest factor that turns loadings of log(1 + y) into loadings of log(y)
-_NEVER = -100.0  # logarithm of the share of a feature that was never counted
+_MOST_STRETCH = 4.0  # largest factor between loadings of log(y) and loadings of log(1 + y)
+_NEVER = -100.0  # log share of a feature without counts, in place of minus infinity
 
 
 class Start(NamedTuple):
     """First parameters, for the features that vary in either dataset.
 
     loadings : ndarray of shape (size, k + t)
-        Loadings divided by `unit`, with the shared ones first.
+        Loadings divided by `unit`. The shared columns come first.
     means : ndarray of shape (2, size)
-        Means of foreground and background, in the units of the data. For counts they are logarithms
-        of shares.
+        Means of foreground and background, in the units of the data. For counts, logarithms of each
+        feature's share of a row's total.
     log_scale : ndarray of shape (1,) or (size,)
-        Logarithm of the noise variance over `unit` squared. For counts, logarithms of the
-        dispersions.
+        Logarithm of the noise variance divided by the square of `unit`. For counts, logarithms of
+        the dispersions.
     n_shared : int
         Number of shared columns, k.
     unit : float
@@ -67,7 +67,7 @@ class Start(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """Noise variance in units of `unit` squared; not for counts."""
+        """Noise variance in units of `unit` squared; not defined for counts."""
         return float(np.exp(self.log_scale[0]))
 
 
@@ -91,11 +91,11 @@ def starting_point(
     search: Search,
     tails: Tails,
 ) -> Start:
-    """Return the most likely model as a start, found by expectation maximisation.
+    """Fit a model by expectation maximisation, and return it as a start.
 
-    If moments are enough, the model is fitted to all rows, otherwise to a sample of rows that fits
-    into memory. A penalty selects the features with salient loadings; the horseshoe and relevance
-    determination do not act here.
+    If moments are enough, the model is fitted to all rows. Otherwise it is fitted to a sample of
+    rows that fits into memory. A penalty selects the features with salient loadings. The horseshoe
+    and relevance determination are not used for the start.
     """
     sparsity = None if search.sparsity == "horseshoe" else search.sparsity
     search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS, sparsity=sparsity, ard=False)
@@ -136,7 +136,7 @@ def _count_start(
     n_shared: int,
     search: Search,
 ) -> Start:
-    """Return a start for counts, from a fit to log(1 + y) of rows scaled to the same total."""
+    """Return a start for counts, from a fit to log(1 + y), where y are rows of equal total."""
     priors = replace(search.priors, feature_groups=search.priors.groups_of(varies))
     search = search._replace(priors=priors)
     sampled, search = _sampled(parts, search)
@@ -145,18 +145,19 @@ def _count_start(
     for part, mean in zip(parts, sums, strict=True):
         if not mean.any():
             raise ValueError(
-                f"{part.name} holds nothing but zeros, but noise='counts' is of shares of "
-                "the rows' totals: give the raw counts."
+                f"{part.name} contains only zeros, but noise='counts' models each feature's share "
+                "of a row's total. Give the raw counts."
             )
     totals = [np.maximum(rows.sum(axis=1, keepdims=True), 1.0) for rows in some]
     typical = np.mean([total.mean() for total in totals])
     level = [rows * (typical / total) for rows, total in zip(some, totals, strict=True)]
     rows = observed_rows(*(rows_of(np.log1p(each)) for each in level))
-    # After the scaling fewer features may vary.
+    # Fewer features may vary after the rows were scaled to the same total.
     check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))
     of_logarithms = RowLikelihood.of(rows, "normal", n_shared, search)
     found = fit_selected(of_logarithms).fit
-    # For small counts log(1 + y) has a smaller slope than log(y), so the loadings are stretched.
+    # The model describes log(y), but the fit was to log(1 + y), whose slope is smaller. The
+    # loadings are therefore multiplied by the ratio of the slopes.
     average = np.mean([each.mean(axis=0) for each in level], axis=0)
     stretch = np.minimum((1 + average) / np.maximum(average, 1e-9), _MOST_STRETCH)
     loadings = of_logarithms.whole(found)[0].loadings * stretch[:, None]
@@ -176,9 +177,9 @@ def _count_start(
 
 
 def _sampled(parts: Sequence[Rows], search: Search) -> tuple[list[Rows], Search]:
-    """Return random rows, as many as fit into memory, or all rows if values are missing.
+    """Sample as many rows as fit into memory, or return all rows if values are missing.
 
-    A penalty is in units of the log-likelihood of all rows. It is multiplied by the share of the
+    A penalty is in units of the log-likelihood of all rows, so it is multiplied by the share of the
     rows that are returned.
     """
     some = []

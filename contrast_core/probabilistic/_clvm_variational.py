@@ -33,17 +33,17 @@ from contrast_core.rows import ELEMENTS, Rows, minibatches
 
 # Learning rates of Adam, used one after another, in standard deviations of the noise.
 _RATES = (0.02, 0.005, 0.001)
-_PATIENCE = 8  # after this number of passes without a higher bound the next rate is used
+_PATIENCE = 8  # number of passes without a higher bound after which the next rate is used
 _BATCH_ROWS = 256  # number of rows in a minibatch
 _LEAST_STEPS = 8  # least number of minibatches in a pass, if there are enough rows
-_LOCAL_STEPS = 3  # updates of each row's posterior in a minibatch; the next pass continues them
-_LEAST_GAIN = 0.05  # a bound counts as higher if it has risen by this much
-_FIRST_LOG_ERROR = -3.0  # log standard error of a salient loading, relative to the noise
+_LOCAL_STEPS = 3  # updates of each row's posterior in one pass
+_LEAST_GAIN = 0.05  # least rise of the bound of all rows that counts as a higher bound
+_FIRST_LOG_ERROR = -3.0  # log standard error of a salient loading at the start, in units of noise
 _SCALE_STEPS = 5  # closed-form updates of the horseshoe's scales before each pass
 _POISSON = 1e6  # a dispersion so large that counts are Poisson distributed
 
-# The term that is added to the bound: "relevance" is a vague prior on the columns of S, and
-# "horseshoe" a prior on the rows of W.
+# Name of the prior that is added to the bound: "relevance" is a vague prior on the columns of S,
+# and "horseshoe" is a prior on the rows of W.
 _Prior: TypeAlias = Literal["none", "relevance", "horseshoe"]
 
 
@@ -58,7 +58,7 @@ class VariationalFit(NamedTuple):
         The bound at the start, after each pass and at the end.
     converged : bool
     shrunk : ndarray of shape (size,), optional
-        Probability that the horseshoe shrinks a feature's salient loadings away.
+        Probability that the horseshoe shrinks a feature's salient loadings.
     """
 
     found: Start
@@ -96,7 +96,8 @@ class _Bound(nn.Module):
     the support are held at zero. With the horseshoe, each salient loading has a normal posterior,
     and `log_errors` holds the logarithm of its standard deviation.
 
-    Posteriors of rows that need iteration are stored, so that the next pass continues from them.
+    Posteriors of rows that are found by iteration are stored, and the next pass continues from
+    them.
     """
 
     kept: Tensor
@@ -125,7 +126,7 @@ class _Bound(nn.Module):
         size, n_latent = start.loadings.shape
         kept = np.ones((size, n_latent))
         kept[~support, start.n_shared :] = 0.0
-        shift = 1.0 if tails == "counts" else 0.0  # all but counts are centred by the start's means
+        shift = 1.0 if tails == "counts" else 0.0  # other data are centred by the start's means
         shape = (size if prior == "horseshoe" else 0, n_latent - start.n_shared)
         self.loadings = nn.Parameter(torch.from_numpy(start.loadings * kept))
         self.means = nn.Parameter(torch.from_numpy(shift * start.means))
@@ -135,7 +136,7 @@ class _Bound(nn.Module):
         self.register_buffer("kept", torch.from_numpy(kept))
 
     def batches(self, rng: np.random.Generator) -> Iterator[tuple[NDArray[Any], ...]]:
-        """Yield the minibatches of a pass, after an update of the horseshoe's scales."""
+        """Update the horseshoe's scales, then yield the minibatches of a pass."""
         if self.prior == "horseshoe":
             scale = self.settings.horseshoe_scale
             with torch.no_grad():
@@ -167,7 +168,7 @@ class _Bound(nn.Module):
             yield x, y, i, j
 
     def value(self) -> float:
-        """Return the bound of all rows, plus the prior, per row."""
+        """Return the bound of all rows plus the log-prior, divided by the number of rows."""
         device = self.loadings.device
         draws = torch.Generator(device).manual_seed(0)
         tensors = (tuple(torch.from_numpy(a).to(device) for a in b) for b in self.all_rows())
@@ -175,7 +176,7 @@ class _Bound(nn.Module):
             return -float(np.mean([float(self.loss(batch, draws)) for batch in tensors]))
 
     def loss(self, batch: tuple[Tensor, ...], draws: torch.Generator) -> Tensor:
-        """Return an estimate of minus the bound of all rows, plus the prior, per row."""
+        """Estimate the negative of `value` from a minibatch."""
         loadings, k = self.loadings * self.kept, self.start.n_shared
         options: Any = {"dtype": loadings.dtype, "device": loadings.device}
         extra = torch.zeros((), **options)
@@ -228,7 +229,10 @@ class _Bound(nn.Module):
     def _last_posteriors(
         self, side: int, index: Tensor, like: Tensor
     ) -> tuple[NormalPosteriors, NormalPosteriors]:
-        """Return the last posteriors of rows `index` and of all rows, which start at the prior."""
+        """Return the stored posteriors of the rows `index`, and the store with all rows.
+
+        Before the first pass, all stored posteriors equal the prior.
+        """
         if not self.posteriors:
             widths = self.start.loadings.shape[1], self.start.n_shared
             for part, k in zip(self.parts, widths, strict=True):
@@ -271,10 +275,10 @@ def fit_variational(
     ``"rows"`` it has a closed form, and the bound equals the log-likelihood. Otherwise it is found
     by iteration for each row of a minibatch.
 
-    With ``ard``, a first fit has a vague prior on the lengths of the shared columns. The columns
-    that this prior shrinks to zero are left out. With the horseshoe, a second fit has this prior.
-    The rows of W that it shrinks to zero are left out. A penalty has already selected the features
-    of the start. The last fit has no prior.
+    With ``ard``, a first fit uses a vague prior on the lengths of the shared columns, and the
+    columns that this prior shrinks to zero are left out. With the horseshoe, the next fit uses the
+    horseshoe prior, and the rows of W that this prior shrinks to zero are left out. If `sparsity`
+    is a penalty, it has already selected the features of the start. The last fit has no prior.
     """
 
     def climbed(start: Start, support: NDArray[np.bool_], prior: _Prior) -> VariationalFit:
@@ -322,7 +326,7 @@ def _climbed(bound: _Bound, search: Search, device: Any, progress: Progress) -> 
 
 
 def _relevant(found: Start, tails: Tails) -> Start:
-    """Keep the shared columns that are not shrunk to zero, rotated to be orthogonal."""
+    """Rotate the shared columns to be orthogonal, and keep those that are not shrunk to zero."""
     shared, salient = np.split(found.loadings, [found.n_shared], axis=1)
     directions, lengths, _ = np.linalg.svd(shared, full_matrices=False)
     noise = 1.0 if tails == "counts" else found.noise

@@ -28,16 +28,16 @@ from contrast_core.rows import Rows
 class FactorModel:
     r"""The model :math:`x = L z + \mu + \varepsilon` of rows, which may have missing values.
 
-    Its methods take blocks of dense rows with NaN for missing values. Rows with the same pattern of
-    observed values share a k x k linear system.
+    The methods take blocks of dense rows, in which NaN is a missing value. Rows with the same
+    pattern of observed values share a k x k linear system.
 
     Parameters
     ----------
     mean : ndarray of shape (n_features,)
     loadings : ndarray of shape (n_features, k)
-        L; its columns need not be orthogonal.
+        The loadings L. The columns need not be orthogonal.
     noise_variance : float
-        sigma^2, positive; for Student's t, its squared scale.
+        Noise variance sigma^2, above 0. For Student's t it is the squared scale.
     tails : {"normal", "entries", "rows"}
         Distribution of the noise: normal, or Student's t of each value or of each whole row.
     degrees : float
@@ -65,17 +65,20 @@ class FactorModel:
         return linear_posterior(self.model).gain
 
     def latent_means(self, rows: Any) -> FloatArray:
-        """Return the posterior means of z, (n, k), which are 0 for a row with nothing observed."""
+        """Return the posterior means of z, (n, k); 0 for rows without observed values."""
         found: FloatArray = self._posterior(rows)[1].latent
         return found
 
     def log_density(self, rows: Any) -> FloatArray:
-        """Return the log-density of each row's observed values, (n, 1); 0 if there are none."""
+        """Return the log-density of each row's observed values, (n, 1).
+
+        It is 0 for a row without observed values.
+        """
         found: FloatArray = self._posterior(rows)[1].log_density[:, None]
         return found
 
     def normal_log_densities(self, rows: Rows) -> FloatArray:
-        """Return the normal log-density of each row, (n,), for rows of every kind."""
+        """Return the normal log-density of each row, (n,), for arrays, sparse rows and tensors."""
         complete = partial(  # `map` converts keyword arrays to tensors if the rows are tensors
             _complete_log_densities,
             mean=self.mean,
@@ -92,7 +95,7 @@ class FactorModel:
         return np.asarray(np.where(observed, rows, found.latent @ self.loadings.T + self.mean))
 
     def deviations(self, rows: Any) -> FloatArray:
-        """Return conditional standard deviations, (n, n_features), 0 for observed values."""
+        """Return the conditional standard deviations, (n, n_features); 0 for observed values."""
         observed, found = self._posterior(rows)
         variances = self.noise_variance + found.covariance @ outer_products(self.loadings).T
         return np.asarray(np.where(observed, 0.0, np.sqrt(variances)))
@@ -132,7 +135,7 @@ class FactorModel:
 
 
 def _complete_log_densities(rows: Any, mean: Any, loadings: Any, noise: Any) -> Any:
-    """Return a column of normal log-densities of arrays or tensors."""
+    """Return the normal log-density of each row, (n, 1), for arrays or tensors."""
     left = rows - mean
     seen = 1 + 0 * left[:1]
     return expected(left, seen, seen, Model(loadings, noise), "normal").log_density[:, None]

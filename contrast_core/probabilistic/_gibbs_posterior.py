@@ -65,9 +65,9 @@ class GibbsPosterior:
             Contrast strength, by default the strength of the fit. The posterior also exists above
             `gamma_max_`, where the closed form does not exist.
         learning_rate : float above 0, default=1.0
-            The factor w, which multiplies the weight of every row. The weight of a row is
-            interpreted as a number of equal rows. If your weights mean something else, correct for
-            that by w.
+            The factor w, which multiplies the weight of every row. A row of weight 2 counts as two
+            equal rows. If your weights have another meaning, choose w to correct the number of
+            rows.
         noise_floor : float above 0, optional
             :math:`\sigma_0^2`, in the units of the data's variances; by default a hundredth of the
             noise variance at ``gamma = 0``.
@@ -86,9 +86,9 @@ class GibbsPosterior:
             - ``feature_weights`` (component, feature): the squared components, scaled as by the
               function `feature_weights`.
 
-            None of them depends on the rotation of a draw of W, which the model does not determine.
-            `arviz.summary` lists means, intervals and diagnostics, `arviz.hdi` returns the
-            intervals as arrays, and `arviz.plot_forest` draws them.
+            The model does not determine the rotation of W, and none of these variables depends on
+            the rotation of a draw. `arviz.summary` lists means, intervals and diagnostics,
+            `arviz.hdi` returns the intervals as arrays, and `arviz.plot_forest` draws them.
 
         Raises
         ------
@@ -104,16 +104,15 @@ class GibbsPosterior:
         Warns
         -----
         ContrastWarning
-            Before sampling, if the closed form's noise variance is not above the floor. The
-            posterior then concentrates at the floor, and a lower floor makes it narrower. After
-            sampling, if R-hat, effective sample sizes or divergences show that the chains have not
-            converged.
+            If the closed form's noise variance is not above the floor, so that the posterior
+            concentrates at the floor; or if R-hat, effective sample sizes or divergences show that
+            the chains have not converged.
 
         Notes
         -----
-        A Gibbs posterior expresses the uncertainty of the minimiser of a loss; it is not the
-        posterior of a probability model of both datasets. At ``gamma > 0`` the coverage of its
-        intervals differs from the nominal coverage for every w.
+        A Gibbs posterior expresses the uncertainty of the minimiser of a loss. It is not the
+        posterior of a probability model of both datasets. At ``gamma > 0`` no choice of w gives
+        its intervals the nominal coverage.
         `contrast_core.bootstrap_stability` measures how the result varies with the rows.
 
         W is drawn as a lower trapezoidal matrix in the coordinates of the eigenvectors of
@@ -144,7 +143,7 @@ class GibbsPosterior:
         if strength > 0 and not hasattr(self, "background_mean_"):
             raise ValueError(
                 f"gamma={strength:g} needs a background, but this PCPCA was fitted without one: "
-                "leave gamma out, or fit it with one, fit(X, background=...)."
+                "leave gamma out, or fit again with fit(X, background=...)."
             )
         _check_proper(strength, rate, x.n_samples, x.n_features, d)
         floor = _noise_floor(noise_floor, x, y, d)
@@ -153,7 +152,7 @@ class GibbsPosterior:
             warn(
                 f"at gamma={strength:.4g} the closed form's noise variance, "
                 f"{density.noise_variance:.3g}, is not above noise_floor={floor:.3g}: the "
-                "posterior then lies at the floor. The lower the floor, the narrower it is and the "
+                "posterior then lies at the floor. A lower floor makes the posterior narrower and "
                 "harder to sample. Use a smaller gamma or a higher noise_floor."
             )
         return sample_posterior(
@@ -176,13 +175,11 @@ def _check_proper(gamma: float, rate: float, n: float, n_features: int, d: int) 
     limit = 1 - least / (rate * n)
     if gamma < limit:
         return
-    advice = (
-        f"Use one below {limit:.4g}" if limit > 0 else "No gamma does, 0 included: use more rows"
-    )
+    advice = f"Use a gamma below {limit:.4g}" if limit > 0 else "No gamma is valid: use more rows"
     raise ValueError(
         f"the posterior at gamma={gamma:.4g} is not proper: with {n_features} features, "
-        f"n_components={d} and learning_rate={rate:.4g} it takes learning_rate * n * (1 - gamma) > "
-        f"{least}, and n is {n:.6g}. {advice}, fewer features or a higher learning_rate."
+        f"n_components={d} and learning_rate={rate:.4g}, learning_rate * n * (1 - gamma) must be "
+        f"above {least}, and n is {n:.6g}. {advice}, fewer features or a higher learning_rate."
     )
 
 
@@ -219,8 +216,8 @@ class _Density(NamedTuple):
     def start(self, weight: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the start of the chains.
 
-        It consists of W, the distances between the starts of the chains, and the logarithm of the
-        noise variance above its floor.
+        The start consists of W, of the distances between the starts of different chains, and of the
+        logarithm of the noise variance minus its floor.
         """
         loadings = np.zeros((len(self.values), len(self.lengths)))
         np.fill_diagonal(loadings, self.lengths)
@@ -231,9 +228,9 @@ class _Density(NamedTuple):
     def target(self, weight: float) -> Target:
         """Return the log-density as a function of W and of log(sigma^2 - floor).
 
-        With `weight` = w n, S = W'W, K = W'CW and M = S + sigma^2 I, the determinant lemma and the
-        Woodbury identity leave only d x d matrices. S is diagonalised once, which gives both the
-        inverse and the determinant of M.
+        `weight` is w n. Let S = W'W, K = W'CW and M = S + sigma^2 I. By the determinant lemma and
+        the Woodbury identity the density needs only these d x d matrices. One diagonalisation of S
+        gives both the inverse and the determinant of M.
         """
         n_features, d = len(self.values), len(self.lengths)
         variances, total = self.values[:, None], float(self.values.sum())
@@ -249,7 +246,7 @@ class _Density(NamedTuple):
             squares, turn = np.linalg.eigh(gram)
             along = np.maximum(squares, 0.0) + noise
             inverse = (turn / along) @ turn.T
-            explained = inverse @ (loadings.T @ applied)  # inverse K
+            explained = inverse @ (loadings.T @ applied)  # M^-1 K
             rest = explained @ inverse
             trace = float(explained.trace())
             left = (total - trace) / noise
@@ -266,7 +263,7 @@ class _Density(NamedTuple):
         return log_density
 
     def variables(self, found: Draws) -> dict[str, FloatArray]:
-        """Return draws in the units and features of the data, rotated towards the closed form."""
+        """Return draws in the units of the data, rotated as near as possible to the closed form."""
         d, loadings, logarithms = len(self.lengths), found.matrices, found.others[..., 0]
         transposed = np.swapaxes(loadings, -1, -2)
         closed_form = np.zeros((d, len(self.values)))

@@ -20,17 +20,19 @@ from contrast_core.probabilistic._valid_range import ValidRange, check_gamma, la
 from contrast_core.rows import Rows
 from contrast_core.solve import Design, Plan, contrast_moments, solve_contrasts
 
-_SMALLEST_NOISE = 1e-8  # in units of the mean variance; below it rounding decides the likelihood
-_LARGEST_LOADING = 1e3  # in units of the root of the total variance; beyond it the fit diverges
-_LEAST_START_NOISE = 0.01  # in units of the mean variance
-# Logarithms of the noise variances of the random starts, in units of the mean variance. Starts with
-# the same noise mostly reach the same maximum, but small incomplete data have several maxima.
+# Least noise variance, in units of the mean variance. Rounding dominates below it.
+_SMALLEST_NOISE = 1e-8
+# Largest loading, in units of the root of the total variance. Larger loadings mean divergence.
+_LARGEST_LOADING = 1e3
+_LEAST_START_NOISE = 0.01  # least noise variance of a start, in units of the mean variance
+# Logarithms of the noise variances of the random starts, in units of the mean variance. Small
+# incomplete data have several maxima, and starts with the same noise mostly reach the same one.
 _RANDOM_LOG_NOISE = (-6.0, -4.0, -2.0, 0.0)
 # Small data have the most local maxima, and their fits take milliseconds. The number of random
 # starts is therefore _MANY_STARTS divided by the number of values, from _FEWEST to _MOST.
 _MANY_STARTS, _FEWEST, _MOST = 3000, 4, 32
-_RIDGE = 1e-7  # relative to W's squared length, in the search for gamma_max
-_SEARCH_STEPS = 200  # iterations of the search for gamma_max; more change the result too little
+_RIDGE = 1e-7  # ridge in the search for gamma_max, relative to the squared length of W
+_SEARCH_STEPS = 200  # iterations of the search for gamma_max; more hardly change the result
 _GRADIENT = 1e-8  # largest derivative, per feature, at which the iteration ends
 _CONVERGED = 1e-5  # largest derivative, per feature, with which a fit counts as converged
 
@@ -55,7 +57,7 @@ class IncompleteRows(NamedTuple):
 def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> IncompleteRows:
     """Read foreground and backgrounds, and centre them by the means of the observed values.
 
-    Rows with nothing observed, or with zero weight, are left out.
+    Rows without observed values, or with zero weight, are left out.
 
     Raises
     ------
@@ -99,8 +101,8 @@ def observed_part(part: Rows) -> tuple[FloatArray, NDArray[np.bool_], FloatArray
     if part.codes is not None:
         raise ValueError(
             f"{part.name} has missing values, with which within= is not supported. Subtract the "
-            "mean of each label's observed values first, in both datasets, and leave within out: "
-            "that is what the contrast within labels is."
+            "mean of each label's observed values first, in both datasets, and leave within out. "
+            "The result is the contrast within labels."
         )
     values = part.load(dense=True).astype(np.float64, copy=False)
     seen = ~np.isnan(values)
@@ -153,10 +155,10 @@ def fit_incomplete(data: IncompleteRows, gamma: object, d: int, max_iter: int) -
         warn(
             f"PCPCA of incomplete data did not converge in {best.nit} iterations: the objective's "
             f"largest derivative is {np.abs(best.jac).max():.2g}. Raise max_iter={max_iter}, or "
-            "take a smaller gamma."
+            "use a smaller gamma."
         )
-    # Change of variables: the density of x is the density of x / scale, divided by the scale once
-    # for each observed value.
+    # The fit was to x / scale. By the change of variables, the density of x is the density of
+    # x / scale, divided by the scale once for each observed value.
     shares = data.shares
     shift = float((shares[0] - strength * shares[1]).sum() * np.log(data.scale))
     squared = data.scale**2
@@ -183,11 +185,11 @@ def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
 
     Three conditions end the range. First, at :math:`\gamma = 1` the weights of both datasets
     cancel. Second, the variance of a feature f grows without bound if
-    :math:`\gamma\, m_f / m \ge n_f / n`, that is, if f is observed too rarely in the foreground.
-    Third, sigma^2 goes to zero if, for some W, the residual in the foreground is smaller than
-    :math:`\gamma` times the residual in the background. A search from several starts minimises the
-    ratio of the two residuals over W. The least ratio found is an upper bound of the third limit,
-    and equals it if no value is missing.
+    :math:`\gamma\, m_f / m \ge n_f / n`, which means that f is observed too rarely in the
+    foreground. Third, sigma^2 goes to zero if some W leaves a residual in the foreground that is
+    smaller than :math:`\gamma` times its residual in the background. A search from several starts
+    minimises the ratio of the two residuals over W. The least ratio that is found is an upper bound
+    of the third limit. It equals the limit if no value is missing.
     """
     x, y = data.shares
     ratios = x / y
@@ -200,8 +202,9 @@ def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
             float(ratios[feature]),
             d,
             share,
-            f"for feature {name} is observed in {x[feature]:.3g} of the foreground's rows and in "
-            f"{y[feature]:.3g} of the background's: beyond their ratio its variance is unbounded",
+            f"because feature {name} is observed in {100 * x[feature]:.3g}% of the foreground's "
+            f"rows and {100 * y[feature]:.3g}% of the background's rows, and its variance is "
+            "unbounded if gamma is at least the ratio of these numbers",
         )
     foreground, background, plan = data.filled
     closed = largest_gamma(foreground, background, d, plan)
@@ -211,9 +214,9 @@ def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
     end = min(_least_ratio(data.rows, start, d) for start in starts)
     if end <= _RIDGE * 10:
         raise ValueError(
-            f"n_components={d} describe every value that is observed in the foreground (to working "
-            "precision), so nothing is left to estimate the noise from and no gamma is valid; use "
-            "fewer components or more rows."
+            f"n_components={d} components describe every observed value of the foreground (to "
+            "working precision), so nothing is left to estimate the noise from and no gamma is "
+            "valid. Use fewer components or more rows."
         )
     if end < by_feature.end:
         return ValidRange(end, d, share)
@@ -248,15 +251,15 @@ def _maximum(rows: ObservedRows, start: FloatArray, gamma: float, max_iter: int)
 
 
 def _unpacked(flat: FloatArray, d: int) -> tuple[FloatArray, float]:
-    """Return W and log sigma^2."""
+    """Split a vector of parameters into W and log sigma^2."""
     return flat[:-1].reshape(-1, d), float(flat[-1])
 
 
 def _directions(data: IncompleteRows, gammas: Sequence[float], d: int) -> list[FloatArray]:
     """Return the starts of the searches, each of shape (n_features, d).
 
-    The first ones are components of the rows in which means replace missing values, one for each
-    of `gammas`. The others are random.
+    For each of `gammas`, one start consists of the components of the data in which means replace
+    missing values. These starts come first; the others are random.
     """
     x, y, plan = data.filled
     closed = [solve_contrasts(x, y, [gamma], d, plan).components[0].T for gamma in gammas]
@@ -269,9 +272,9 @@ def _directions(data: IncompleteRows, gammas: Sequence[float], d: int) -> list[F
 def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
     """Return starts, each of which is a vector of W and log sigma^2.
 
-    The first ones are the closed-form solutions at ``gamma`` and at 0 of the rows in which means
-    replace missing values. The others are random. If there is no closed form at ``gamma``, the
-    noise variance of the first start is a small share of the mean variance.
+    The first two starts are the closed-form solutions, at ``gamma`` and at 0, for the data in which
+    means replace missing values. The other starts are random. If there is no closed form at
+    ``gamma``, the noise variance of the first start is a small share of the mean variance.
     """
     x, y, plan = data.filled
     starts = []
@@ -291,16 +294,16 @@ def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
 
 
 def _check_bounded(loadings: FloatArray, noise: float, gamma: float, valid: ValidRange) -> None:
-    """Raise ValueError if the fit has no maximum: the noise vanishes or the signal diverges."""
+    """Raise ValueError if the noise variance goes to zero or the loadings diverge."""
     largest = float(np.abs(loadings).max()) / np.sqrt(len(loadings))
     if noise > 2 * _SMALLEST_NOISE and largest < _LARGEST_LOADING / 2:
         return
     endless = largest >= _LARGEST_LOADING / 2
-    where = "loadings grow for ever" if endless else "noise variance runs to zero"
+    where = "loadings grow without limit" if endless else "noise variance goes to zero"
     raise ValueError(
         f"gamma={gamma:.9g} is too strong for these incomplete data and "
-        f"n_components={valid.n_components}: the likelihood has no maximum, for the {where} "
+        f"n_components={valid.n_components}: the likelihood has no maximum, because the {where} "
         f"(noise variance {noise:.2g} of the mean variance, largest loading {largest:.2g} of the "
-        f"root of the total). gamma below {valid.end:.9g} (gamma_max_) is necessary, not "
-        "sufficient; use a smaller one, or fewer components."
+        f"root of the total). A gamma below {valid.end:.9g} (gamma_max_) is necessary but not "
+        "sufficient; use a smaller gamma, or fewer components."
     )

@@ -46,7 +46,7 @@ class LatentModel(ScoreMixin, MomentContrast):
 
     @property
     def _n_shared(self) -> int:
-        """Number of shared latent variables, which come before the salient ones."""
+        """Number of shared latent variables, which come before the salient variables."""
         return 0
 
     def _loadings(self, dataset: str) -> FloatArray:
@@ -60,13 +60,13 @@ class LatentModel(ScoreMixin, MomentContrast):
         if name == "background" and not hasattr(self, "background_mean_"):
             raise ValueError(
                 f"dataset='background' was given, but this {type(self).__name__} was fitted "
-                "without a background: fit it with one, or leave dataset out."
+                "without a background: fit again with a background, or leave dataset out."
             )
         mean = self.mean_ if name == "foreground" else self.background_mean_
         if self._tails == "counts":
             log_dispersions = np.log(self.dispersions_)
             return CountModel(self._loadings(name), mean, log_dispersions, self.library_size_)
-        degrees = getattr(self, "degrees_of_freedom_", DEGREES)  # fits with normal noise have none
+        degrees = getattr(self, "degrees_of_freedom_", DEGREES)  # not set if the noise is normal
         loadings, noise = self._loadings(name), self.noise_variance_
         return FactorModel(mean, loadings, noise, self._tails, degrees)
 
@@ -76,10 +76,10 @@ class LatentModel(ScoreMixin, MomentContrast):
         if isinstance(model, CountModel) or model.tails == "entries":
             raise AttributeError(
                 f"{attribute} is not defined: {type(self).__name__}({self._option}) weighs every "
-                "value of a row, so that its scores are no linear map of rows and there is no way "
-                "back from them. transform, transform_shared, score_samples, score and the samples "
-                "are defined. Use robust='rows' or no robust, or logarithms instead of counts, for "
-                "the rest."
+                "value of a row, so its scores are not a linear function of the rows and cannot be "
+                "mapped back. Use transform, transform_shared, score_samples, score or the "
+                "samples. For the other methods fit with robust='rows' or without robust, or to "
+                "logarithms instead of counts."
             )
         return model
 
@@ -112,7 +112,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         return LinearMap.reconstruction_of(self.projection_, loadings)
 
     def transform(self, X: MatrixLike, *, within: ArrayLike | None = None) -> FloatArray:
-        r"""Return the posterior means of the latent variables (in `CLVM`, of the salient ones).
+        r"""Return the posterior means of the latent variables (in `CLVM`, the salient variables).
 
         .. math:: E[t \mid x] = (I + W^\top M W)^{-1} W^\top M (x - \bar x), \qquad
             M = (S S^\top + \sigma^2 I)^{-1}
@@ -127,11 +127,11 @@ class LatentModel(ScoreMixin, MomentContrast):
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
             Rows of either dataset, or new rows. Sparse input stays sparse, except with
-            ``robust="entries"`` and for counts. NaN in dense rows is a missing value, whether or
-            not the fit had any. The mean is then conditional on the observed values, and 0 if there
-            are none.
+            ``robust="entries"`` and for counts. NaN in dense rows is a missing value, even if the
+            data of the fit were complete. The posterior mean then uses the observed values of the
+            row. It is 0 if no value is observed.
         within : array-like of shape (n,), optional
-            Labels, as in `CPCA.transform`. They need complete rows, and are not possible with
+            Labels, as in `CPCA.transform`. They need complete rows, and cannot be used with
             ``robust="entries"`` or counts.
 
         Returns
@@ -189,12 +189,13 @@ class LatentModel(ScoreMixin, MomentContrast):
         return rows
 
     def inverse_transform(self, X: MatrixLike) -> FloatArray:
-        r"""Return the rows of the components' subspace that have these posterior means.
+        r"""Map posterior means of the latent variables back to rows.
 
         .. math:: \hat x = W (W^\top M W)^{-1} (I + W^\top M W)\, t + \bar x
 
-        with M as in `transform`. Applied to the scores that `transform` returns, it gives the
-        result of `denoise`. (This is not the model's expected row given t, which is
+        with M as in `transform`. The result is the row in the span of the components whose
+        posterior mean is t. For the scores that `transform` returns, it equals the result of
+        `denoise`. (It differs from the model's expected row given t, which is
         ``t @ W.T + mean_``.)
 
         Parameters
@@ -228,7 +229,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         ----------
         X : array-like, DataFrame or sparse matrix of shape (n, n_features)
             Rows of either dataset, or new rows. For dense rows with missing values (NaN) the
-            density is that of the observed values.
+            density is the density of the observed values.
         dataset : {"foreground", "background"}, default="foreground"
             Dataset whose model is used. In `PCPCA` the two models differ only by their means. In
             `CLVM` the model of the background has no salient part, so the difference of the two
@@ -237,14 +238,14 @@ class LatentModel(ScoreMixin, MomentContrast):
         Returns
         -------
         ndarray of shape (n,)
-            Natural logarithms; 0 for a row with nothing observed.
+            Natural logarithms; 0 for a row without observed values.
 
         Raises
         ------
         ValueError
-            If `dataset` is neither of the two names, or names a background that the fit did not
-            have; if the features are not those of the fit; if a value is infinite, or is NaN in
-            sparse rows or a tensor.
+            If `dataset` is neither of the two names; if `dataset` is "background" and the fit had
+            no background; if the features are not those of the fit; if a value is infinite; or if a
+            value is NaN in sparse rows or a tensor.
         TypeError
             If X is a tensor and the fit was robust or for counts.
         """
@@ -276,7 +277,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         ----------
         X : array-like, masked array or DataFrame of shape (n, n_features)
             Rows of either dataset, or new rows. NaN (or a mask) marks missing values. For a row
-            with nothing observed the conditional mean is the mean of the dataset.
+            without observed values the conditional mean is the mean of the dataset.
         dataset : {"foreground", "background"}, default="foreground"
             Dataset whose model is used, as in `score_samples`.
         return_std : bool, default=False
@@ -325,15 +326,16 @@ class LatentModel(ScoreMixin, MomentContrast):
         if isinstance(model, CountModel) or model.tails != "normal":
             raise ValueError(
                 "impute needs a fit with normal noise, but this one was made with "
-                f"{self._option}: fit again without it. Such a fit takes missing values too."
+                f"{self._option}. Fit again without it; a fit with normal noise also takes missing "
+                "values."
             )
         with_std = check_flag(return_std, "return_std")
         rows = self._rows(X, missing=True)
         if not rows.can_miss:
-            kind = "sparse, and what it does not store is zero" if rows.is_sparse else "a tensor"
+            kind = "a sparse matrix" if rows.is_sparse else "a tensor"
             raise TypeError(
-                f"{rows.name} is {kind}; missing values are NaN in an array or a DataFrame. "
-                "Convert it, with NaN where values are missing."
+                f"{rows.name} is {kind}, in which missing values cannot be marked. Convert it to "
+                "an array or a DataFrame with NaN where values are missing."
             )
         width = self.n_features_in_
         if n_draws is None:
@@ -341,8 +343,8 @@ class LatentModel(ScoreMixin, MomentContrast):
             return (filled, rows.map(model.deviations, width)) if with_std else filled
         if with_std:
             raise ValueError(
-                "return_std=True and n_draws are both given; the spread of the draws is the "
-                "standard deviation: leave one out."
+                "return_std=True and n_draws are both given. Give only one of them; the standard "
+                "deviation of the draws estimates the same as return_std."
             )
         count, rng = check_count(n_draws, "n_draws"), check_generator(random_state)
         elements = max(1, rows.elements // count)
@@ -358,7 +360,7 @@ class LatentModel(ScoreMixin, MomentContrast):
     ) -> FloatArray:
         """Draw rows from the model of the foreground.
 
-        With `PCPCA` that model describes the variation that the foreground has and the background
+        In `PCPCA` this model describes the variation that the foreground has and the background
         lacks.
 
         Parameters
@@ -416,9 +418,10 @@ class LatentModel(ScoreMixin, MomentContrast):
     def _rows_with_gaps(self, X: Any, background: Any, design: Design) -> list[Rows]:
         """Return foreground and backgrounds, in which NaN is allowed for rows in memory."""
         remedy = (
-            f"{type(self).__name__} takes missing values (NaN) of arrays, masked arrays and "
-            "DataFrames in memory, not of sparse matrices, tensors, stored or dask data. Convert "
-            "these, or fill the entries in, for example with sklearn.impute.SimpleImputer."
+            f"{type(self).__name__} takes missing values (NaN) in arrays, masked arrays and "
+            "DataFrames in memory, but not in sparse matrices, tensors, stored or dask data. "
+            "Convert the data, or fill in the missing values, for example with "
+            "sklearn.impute.SimpleImputer."
         )
         optional = self._background_is_optional
         parts = design_rows(X, background, design, missing=True, optional=optional)
@@ -438,7 +441,10 @@ class LatentModel(ScoreMixin, MomentContrast):
 def _scores(
     rows: Any, model: FactorModel | CountModel, which: slice, linear: LinearMap | None = None
 ) -> FloatArray:
-    """Return some of the posterior means, by a linear map if one is given and no value is NaN."""
+    """Return the posterior means of the latent variables `which`.
+
+    If `linear` is given and no value is NaN, they are computed by this linear map.
+    """
     if linear is not None and not np.isnan(rows).any():
         return linear.transform(rows)
     return model.latent_means(rows)[:, which]

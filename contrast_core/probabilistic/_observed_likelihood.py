@@ -44,11 +44,13 @@ class ObservedRows(NamedTuple):
         Centred rows, 0 where a value is missing.
     masks : ndarray of shape (P, n_features)
         One row for each pattern: 1 where a value is observed, else 0.
-    codes, starts : ndarrays of shape (n,) and (P,)
-        The index of each row's pattern, ascending, and the first row of each pattern.
+    codes : ndarray of shape (n,)
+        Index of each row's pattern, in ascending order.
+    starts : ndarray of shape (P,)
+        Index of the first row of each pattern.
     foreground, background : ndarray of shape (n,)
-        Weights of the rows in the two datasets. A row has weight 0 in the dataset to which it does
-        not belong. The weights of each dataset sum to one.
+        Weights of the rows in the two datasets. A foreground row has weight 0 in `background`, and
+        a background row has weight 0 in `foreground`. Each array sums to one.
     """
 
     values: FloatArray
@@ -66,7 +68,7 @@ class ObservedRows(NamedTuple):
         foreground: FloatArray,
         background: FloatArray,
     ) -> ObservedRows:
-        """Sort rows by their pattern."""
+        """Sort the rows by their pattern of observed values."""
         masks, codes = patterns_of(observed)
         order = np.argsort(codes, kind="stable")
         starts = np.searchsorted(codes[order], np.arange(len(masks)))
@@ -153,7 +155,7 @@ class ObservedRows(NamedTuple):
 
         Missing values are replaced by their conditional means, and their conditional covariances
         are added. At a maximum of the likelihood the variances therefore satisfy the equation of
-        complete rows, :math:`v_X - \gamma v_Y = (1 - \gamma)(\ell^2 + \sigma^2)`.
+        complete data, :math:`v_X - \gamma v_Y = (1 - \gamma)(\ell^2 + \sigma^2)`.
 
         Parameters
         ----------

@@ -58,8 +58,8 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     Parameters
     ----------
     n_components : int, default=2
-        Number of latent dimensions, d, from 1 to the number of features - 1: at least one direction
-        must be left for the noise.
+        Number of latent dimensions, d, from 1 to the number of features minus 1, because at least
+        one direction must be left for the noise.
     gamma : "auto" or float from 0 to below `gamma_max_`, default="auto"
         Contrast strength. "auto" is 0.9 times `gamma_max_`, which is inside the valid range.
         For incomplete data "auto" is also multiplied by the share of observed values, averaged over
@@ -70,13 +70,13 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     Attributes
     ----------
     components_ : ndarray of shape (d, n_features)
-        Orthonormal rows U^T, which span the columns of W. In each row the entry of largest
+        Orthonormal rows of U^T, which span the column space of W. In each row the entry of largest
         magnitude is positive.
     loadings_ : ndarray of shape (n_features, d)
         W, with orthogonal columns in descending order of length. (The model does not determine
         their rotation.)
     noise_variance_ : float
-        sigma^2.
+        Noise variance sigma^2.
     latent_covariance_ : ndarray of shape (d, d)
         Covariance of z given a complete row, sigma^2 (W^T W + sigma^2 I)^-1. It is diagonal and the
         same for every row.
@@ -84,9 +84,9 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         The contrast strength used.
     gamma_max_ : float
         End of the valid range: the model exists for ``0 <= gamma < gamma_max_``. The range ends
-        where sigma^2 is zero or, at the latest, at 1, where the total weight ``1 - gamma`` of the
-        two mean log-densities is zero. For incomplete data the condition is necessary but not
-        sufficient: see the notes.
+        where sigma^2 becomes zero. It ends at 1 at the latest, because the total weight
+        ``1 - gamma`` of the two mean log-densities is zero there. For incomplete data the condition
+        is necessary but not sufficient: see the notes.
     contrastive_eigenvalues_ : ndarray of shape (d,)
         Leading eigenvalues of C(gamma), descending and positive. Divided by ``1 - gamma_`` they are
         the variances of the model along the components.
@@ -104,15 +104,15 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         Value of the objective at its maximum: the mean log-density of the foreground's rows minus
         gamma times the mean log-density of the background's rows.
     n_iter_, converged_ : int, bool
-        Number of iterations of L-BFGS from the best start, and whether they ended at a maximum. For
-        complete data they are 1 and True.
+        Number of iterations of L-BFGS from the best start, and whether L-BFGS reached a maximum.
+        For complete data they are 1 and True.
     start_objectives_ : ndarray of shape (number of starts,)
         The maximum reached from each start, for incomplete data only. Values below `objective_` are
         local maxima.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
         The moments that `at` and `path` use, for complete data only. Data with more features than
-        rows give SpanMoments, which refer to the rows themselves: do not change the rows while you
-        still use `at` or `path`.
+        rows give SpanMoments, which refer to the rows and do not copy them. Do not change the rows
+        while you still use `at` or `path`.
     projection_, reconstruction_ : ndarrays of shape (n_features, d) and (d, n_features)
         `projection_` maps centred rows to scores, the posterior means of z; `reconstruction_` maps
         scores back, as in `inverse_transform`. Together with the mean they form `linear_map_`, a
@@ -133,32 +133,32 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     The tail :math:`t(\gamma) = \operatorname{tr} C(\gamma) - \operatorname{tr} \Lambda` is concave
     and does not increase, so the valid contrast strengths form an interval. Its end is computed
     exactly. The paper's Remark 1 gives only a sufficient bound, which can be far lower (0.024
-    instead of 0.629 on the mouse data). The end depends on the scales of the two datasets: if the
+    instead of 0.629 on the mouse data). The end depends on the scales of the two datasets. If the
     units are arbitrary, standardise each dataset on its own.
 
-    Groups separate best towards `gamma_max_`, but there sigma^2 goes to zero and the density
+    Groups separate best close to `gamma_max_`, but there sigma^2 goes to zero and the density
     narrows to a subspace. At 0.9 of `gamma_max_` the silhouette is at least 90% of the best on the
     mouse, toy and digit data. In the digit data, pictures were added to the digits to hide them. At
     0.9 of `gamma_max_` the model gives held-out digits without a picture a higher density than
     probabilistic PCA does, for eight of twelve choices of the pictures. Closer to `gamma_max_` this
-    density falls. As `gamma` rises, `score` falls for rows that resemble the foreground. It can
-    therefore not be used to choose `gamma`.
+    density falls. `score` cannot be used to choose `gamma`, because it falls as `gamma` rises, even
+    for rows that resemble the foreground.
 
     *Missing values.* Each evaluation solves a d x d system for each pattern of missing values, by
     Woodbury's identity, so time and memory grow linearly with the number of rows. L-BFGS runs from
     several starts. Two of them are closed-form solutions, at ``gamma`` and at strength 0, of the
     data with missing values replaced by means. The others are fixed random loadings with different
-    noise variances. There are four random starts, and up to 32 for data of fewer than 750 values,
-    which have more local maxima. A row with nothing observed has no effect.
+    noise variances. There are four random starts. Data of fewer than 750 values have more local
+    maxima and get up to 32 random starts. A row without observed values has no effect.
 
     The objective is unbounded in two cases. In the first case a feature f has
     :math:`\gamma\, m_f / m \ge n_f / n`, where :math:`m_f` and :math:`n_f` are the numbers of
     background and foreground rows in which it is observed. In the second case some W leaves a
     residual variance in the observed foreground that is smaller than gamma times the residual
     variance that it leaves in the observed background. `gamma_max_` is the smallest gamma at which
-    either case occurs. The limit of the second case is computed by a search from several starts and
-    can be too large. `within` is not supported: centre groups before the fit. `at` and `path` need
-    complete data.
+    either case occurs. In the second case it is found by a search from several starts, so it can be
+    too large. `within` is not supported with missing values: centre the groups before the fit. `at`
+    and `path` need complete data.
 
     At ``gamma = 0``, `noise_variance_` equals the noise variance of `sklearn.decomposition.PCA`
     times (n - 1) / n, because second moments divide by n here, as in the paper.
@@ -218,7 +218,8 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         check_count(self.max_iter, "max_iter")
         if not any_missing(parts):
             return None
-        # Without a background the foreground stands in for it, at gamma = 0.
+        # Without a background, the foreground is also passed as background. It has no effect,
+        # because gamma is then 0.
         return self._fit_incomplete(parts if len(parts) > 1 else [*parts, *parts], design)
 
     def _default_strengths(self) -> FloatArray:
@@ -270,7 +271,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         total = foreground.total_variance - gamma * background.total_variance
         n_noise = foreground.n_features - valid.n_components
         noise_variance = float(total - values.sum()) / (n_noise * (1 - gamma))
-        if not noise_variance > 0:  # gamma is so close to the end that rounding decides
+        if not noise_variance > 0:  # a rounding error, because gamma is too close to gamma_max_
             raise valid.error(gamma)
         variances = solution.foreground_variance, solution.background_variance
         model_variances = values / (1 - gamma)

@@ -24,7 +24,7 @@ Tails: TypeAlias = Literal["normal", "entries", "rows", "counts"]
 
 DEGREES = 4.0  # default degrees of freedom of Student's t
 _WEIGHTING_STEPS = 500  # largest number of E-steps for new rows
-_SETTLED = 1e-9  # change of the latent variables at which the E-steps for new rows end
+_SETTLED = 1e-9  # the E-steps for new rows end when the latent variables change by less
 
 
 class Model(NamedTuple):
@@ -48,7 +48,10 @@ class RowPosteriors(NamedTuple):
 
 
 class LinearPosterior(NamedTuple):
-    """Posterior given a complete row: the map from the centred row to the mean, and covariance."""
+    """Posterior of the latent variables given a complete row.
+
+    `gain` (n_features, k) maps the centred row to the posterior mean. `covariance` is (k, k).
+    """
 
     gain: FloatArray
     covariance: FloatArray
@@ -67,9 +70,10 @@ def principal_axes(
     """Return the axes (k, k) of latent space on which the columns of the loadings are orthogonal.
 
     Also return the squared lengths of the columns on these axes (k,), and the posterior precisions
-    in units of the prior's precision (k,). If the last columns of the loadings are random, each
-    feature has a covariance of its entries in these columns. `spread` is the sum of these
-    covariances, which is added to the inner products of the columns.
+    in units of the prior's precision (k,).
+
+    The last columns of the loadings can be random, with a covariance of the entries of each row.
+    `spread` is the sum of these covariances. It is added to the inner products of the columns.
     """
     squared = model.loadings.T @ model.loadings
     if spread is not None:
@@ -96,20 +100,20 @@ def expected(
     codes: Any = None,
     degrees: float = DEGREES,
 ) -> RowPosteriors:
-    """Return the posteriors and log-densities of rows: the E-step.
+    """Run the E-step: return the posteriors and log-densities of rows.
 
     Parameters
     ----------
     left : array of shape (n, n_features)
         Centred rows, 0 where a value is missing.
     seen : array of shape (n, n_features), or fewer rows
-        1 where a value is observed, else 0. A single row applies to all rows. With `codes`, `seen`
-        has one row for each pattern, and the linear system of each pattern is solved once.
+        1 where a value is observed, else 0. If `seen` has a single row, it applies to all rows.
+        With `codes`, `seen` has one row for each pattern, and the linear system of each pattern is
+        solved once.
     weights : array of shape (n, n_features)
-        Weight of each value, used for ``"entries"`` only. For the first E-step give `seen`.
+        Weight of each value, used for ``"entries"`` only. In the first E-step it equals `seen`.
     model : Model
-        Loadings and noise variance. For tensors the noise variance is a tensor too, and gradients
-        flow to both.
+        Loadings and noise variance. If they are tensors, gradients flow to both.
     tails
         Distribution of the noise.
     codes : array of shape (n,), optional
@@ -122,8 +126,8 @@ def expected(
     RowPosteriors
         For ``"entries"`` the log-density is a variational bound, which assumes that the posteriors
         of weights and latent variables are independent. The posterior of the latent variables is
-        optimal for the given weights, and the new weights are optimal for this posterior. An array
-        whose rows are all equal may have only one row.
+        optimal for the given weights, and the new weights are optimal for this posterior. If all
+        rows of a returned array are equal, it may have only one row.
     """
     xp = namespace(left)
     loadings, noise = model
@@ -148,7 +152,8 @@ def expected(
         new = seen * _weights(scaled, degrees)
         return RowPosteriors(inside - divergence, new, latent, covariance)
     given = given if codes is None or len(given) == 1 else given[codes]
-    # Squared residuals are summed, because a difference of sums of squares could lose all digits.
+    # The squared residuals are summed directly. The difference of two sums of squares would be
+    # cheaper, but could lose all digits.
     distance = (given * (left - latent @ loadings.T) ** 2).sum(axis=1) / noise
     distance = distance + (latent**2).sum(axis=1)
     log_determinant = log_determinant + (n_seen - k) * xp.log(noise)
@@ -163,7 +168,7 @@ def expected(
 
 
 def _scaled(left: Any, latent: Any, covariance: Any, model: Model, degrees: float) -> Any:
-    """Return expected squared residuals divided by noise variance and degrees of freedom."""
+    """Return expected squared residuals, divided by noise variance times degrees of freedom."""
     around = (left - latent @ model.loadings.T) ** 2 + covariance @ outer_products(model.loadings).T
     return around / (degrees * model.noise)
 

@@ -10,14 +10,15 @@ from contrast_core._validation import as_number, check_choice, check_n_component
 from contrast_core.moments import Moments
 from contrast_core.solve import Plan, solve_contrasts
 
-_AUTO_FRACTION = 0.9  # share of gamma_max for gamma="auto"; measured in papers/pcpca.py
+_AUTO_FRACTION = 0.9  # gamma="auto" is this share of gamma_max; measured in papers/pcpca.py
 _MAX_ITERATIONS = 100  # largest number of steps of Newton's method; under ten in practice
 
 
 class ValidRange(NamedTuple):
     """Range of contrast strengths, from 0 to below `end`, at which the model exists.
 
-    `observed` is the share of values that are not missing, and `reason` says what ends the range.
+    `observed` is the share of values that are not missing. `reason` is the part of the error
+    message that says what ends the range.
     """
 
     end: float
@@ -35,14 +36,14 @@ class ValidRange(NamedTuple):
         return ValueError(
             f"gamma={gamma:.9g} is out of range: for these data and "
             f"n_components={self.n_components} it must be from 0 to below {self.end:.9g} "
-            f"(gamma_max_), {self.reason}. It is the contrast adjusted for the sample sizes "
-            "(CPCA's alpha; the paper's gamma times m / n). Use a smaller one, or gamma='auto' for "
+            f"(gamma_max_), {self.reason}. This gamma corresponds to CPCA's alpha and to the "
+            "paper's gamma times m / n. Use a smaller gamma, or gamma='auto' for "
             f"{_AUTO_FRACTION * self.observed:.3g} of that limit."
         )
 
 
 def check_gamma(gamma: object, valid: ValidRange) -> float:
-    """Return the contrast strength, after a check that it is within the valid range."""
+    """Check that the contrast strength is within the valid range, and return it."""
     if isinstance(gamma, str):
         check_choice(gamma, "gamma", ["auto"], "a number")
         return valid.automatic
@@ -53,7 +54,7 @@ def check_gamma(gamma: object, valid: ValidRange) -> float:
 
 
 def check_latent_dimension(n_components: object, n_features: int) -> int:
-    """Return `n_components`, after a check that at least one direction is left for the noise."""
+    """Check that `n_components` leaves at least one direction for the noise, and return it."""
     d = check_n_components(n_components, n_features)
     if d == n_features:
         raise ValueError(
@@ -64,7 +65,7 @@ def check_latent_dimension(n_components: object, n_features: int) -> int:
 
 
 def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) -> float:
-    r"""Return the gamma at which the noise variance becomes zero, but at most 1.
+    r"""Return the gamma at which the noise variance becomes zero, or 1 if that gamma is above 1.
 
     The noise variance is proportional to the tail :math:`t(\gamma)`, the sum of all but the d
     largest eigenvalues of the contrast. The tail is concave and does not increase: its derivative
@@ -85,8 +86,7 @@ def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) 
         raise ValueError(
             f"the background is constant (none of its {background.n_features} features varies over "
             f"{background.n_samples} rows), so there is nothing to contrast with and no gamma to "
-            "choose. Check which rows it holds, or leave the background out for probabilistic "
-            "PCA of X."
+            "choose. Check the rows of the background, or leave it out for probabilistic PCA of X."
         )
     total = foreground.total_variance
     rounding = 8 * np.finfo(np.float64).eps * total
@@ -94,8 +94,8 @@ def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) 
     if total - found.values.sum() <= rounding:
         raise ValueError(
             f"the foreground varies in no more than n_components={d} directions (to working "
-            "precision), so nothing is left to estimate the noise from and no gamma is valid, 0 "
-            "included; use fewer components or more rows. CPCA has no such limit."
+            "precision), so nothing is left to estimate the noise from and no gamma is valid, not "
+            "even 0; use fewer components or more rows. CPCA has no such limit."
         )
     gamma = 1.0
     for _ in range(_MAX_ITERATIONS):

@@ -152,7 +152,7 @@ def test_errors_name_the_end_of_the_range_of_gamma() -> None:
     X, Y = planted()
     X[16:, 5] = np.nan  # a tenth of the foreground rows have this feature
     assert PCPCA().fit(X, background=Y).gamma_max_ == pytest.approx(0.1)
-    with pytest.raises(ValueError, match=r"below 0\.1 .*feature 5 is observed in 0\.1 of the fore"):
+    with pytest.raises(ValueError, match=r"below 0\.1 .*feature 5 is observed in 10% of the fore"):
         fit(X, Y, gamma=0.11)
     assert fit(X, Y, gamma=0.09).converged_
     X, Y = planted()
@@ -171,7 +171,7 @@ def test_a_likelihood_without_a_maximum_is_refused() -> None:
     Y[30:, 0] = np.nan
     Y[:30, 1] = np.nan
     assert fit(X, Y, gamma=0.4).converged_
-    with pytest.raises(ValueError, match="no maximum, for the loadings grow for ever"):
+    with pytest.raises(ValueError, match="no maximum, because the loadings grow without limit"):
         fit(X, Y, gamma=0.9)
 
 

@@ -160,9 +160,11 @@ def test_an_improper_posterior_is_refused_with_the_largest_gamma() -> None:
     x, y = moments(np.array([4.0, 2.0, 0.6, 0.5]), 20)
     model = PCPCA(2, gamma=0.1).fit(x, background=y)
     for gamma, rate in ((0.75, 1.0), (0.9, 1.0), (0.5, 0.5)):  # the limit is 1 - 5 / (20 rate)
-        with pytest.raises(ValueError, match=rf"not proper.*Use one below {1 - 0.25 / rate:.4g}"):
+        with pytest.raises(
+            ValueError, match=rf"not proper.*Use a gamma below {1 - 0.25 / rate:.4g}"
+        ):
             model.posterior(gamma=gamma, learning_rate=rate)
-    with pytest.raises(ValueError, match="No gamma does, 0 included: use more rows"):
+    with pytest.raises(ValueError, match="No gamma is valid: use more rows"):
         model.posterior(learning_rate=0.25)
 
 
