@@ -51,21 +51,21 @@ class CLVM(LatentModel):
     .. math:: x = S z + W t + \mu_x + \varepsilon, \qquad y = S z + \mu_y + \varepsilon,
 
     All latent variables are standard normal, and :math:`\varepsilon \sim N(0, \sigma^2 I_D)`. The
-    fit chooses S, W and :math:`\sigma^2` to maximise the likelihood of all rows; :math:`\mu` is the
-    mean of each dataset. There is no contrast strength to choose, only the two numbers of
-    dimensions.
+    fit chooses S, W and :math:`\sigma^2` to maximise the likelihood of all rows; :math:`\mu_x` and
+    :math:`\mu_y` are the means of the datasets. You choose the two numbers of dimensions, but no
+    contrast strength.
 
     Expectation maximisation (EM) needs only the numbers of rows, the means and the covariances:
     each iteration multiplies the covariances by the loadings.
 
     Both datasets may have missing values (NaN), and `robust` reduces the weight of outliers. In
-    both cases the likelihood is that of the observed values of each row, and every step of EM reads
-    the rows. Missing values, `robust`, `sparsity` (which selects features) and `ard` (which selects
-    shared dimensions) can be combined.
+    both cases the fit maximises the likelihood of the observed values of each row, and every step
+    of EM reads the rows. Missing values, `robust`, `sparsity` (which selects features) and `ard`
+    (which selects shared dimensions) can be combined.
 
-    ``inference="vi"`` maximises the variational bound by stochastic gradients. Counts need it, and
-    so do robust fits to data that are not in memory. It starts from the solution that EM finds. It
-    is slower and less exact, so prefer ``"em"`` wherever both are possible.
+    ``inference="vi"`` maximises the variational bound by stochastic gradients, starting from the
+    solution that EM finds. It is needed for counts, and for robust fits to data that are not in
+    memory. It is slower and less exact than ``"em"``, so prefer ``"em"`` if both are possible.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ class CLVM(LatentModel):
         Distribution of the values. "counts" needs "vi" and models raw counts as negative binomial,
         with mean :math:`\ell_i \exp(\mu_j + s_j^\top z_i + w_j^\top t_i)`, where :math:`\ell_i` is
         the row's total, and with one dispersion for each feature. The loadings then describe
-        logarithms of rates. They are relative: a factor common to all features is part of the
-        total.
+        logarithms of rates. They are relative, because a factor common to all features is part of
+        the total.
     sparsity : "auto", "horseshoe" or float above 0, optional
         How to select the features that have salient loadings. By default all features have them.
 
@@ -92,10 +92,10 @@ class CLVM(LatentModel):
         information criterion. If the criterion is smallest without salient variables, the model has
         none (``t = 0``). "vi" keeps the features that are selected for its EM start.
 
-        "horseshoe" keeps the features that the horseshoe prior does not shrink away. The prior is
-        :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales. With missing values or
-        `robust` it needs "vi". It drops fewer of the features without a salient part
-        if ``n_salient=1`` and such features are few.
+        "horseshoe" keeps the features that the horseshoe prior does not shrink to zero. The prior
+        is :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales. With missing values or
+        `robust` it needs "vi". If ``n_salient=1`` and few features have no salient part, the
+        horseshoe drops fewer of these features.
     ard : bool, default=False
         Whether to choose the number of shared dimensions by automatic relevance determination;
         `n_shared` is then the largest number. A vague prior on the length of each column of S
@@ -112,8 +112,8 @@ class CLVM(LatentModel):
         Parameters of the paper's priors, under these names:
 
         ``"degrees_of_freedom"`` (4)
-            Degrees of freedom of Student's t, with `robust`. Half of it is the shape a of the
-            paper's inverse gamma prior of the noise variance. The paper's b is not set but
+            Degrees of freedom of Student's t, with `robust`. Half of this number is the shape a of
+            the paper's inverse gamma prior of the noise variance. The paper's b is not set but
             estimated: it is the product of a and `noise_variance_`.
         ``"adaptive_penalty"`` (True)
             False selects the paper's penalty :math:`\rho \sum_i \|w_i\|`. The unit of rho is then
@@ -176,7 +176,7 @@ class CLVM(LatentModel):
         S, rotated in the same way. With `ard` it has only the columns that are kept. The columns of
         S need not be orthogonal to the columns of W.
     noise_variance_ : float
-        sigma^2; with `robust`, the squared scale of Student's t. Not set for counts.
+        Noise variance sigma^2; with `robust`, the squared scale of Student's t. Not set for counts.
     degrees_of_freedom_ : float
         With `robust` only: degrees of freedom of Student's t.
     shrunk_probability_ : ndarray of shape (n_features,)
@@ -201,9 +201,9 @@ class CLVM(LatentModel):
         With "vi" only: the variational lower bound of the log-likelihood at the start, after each
         pass and at the end. The fit ends with the parameters of the highest bound.
     n_iter_ : int
-        Number of steps taken, or of passes with "vi".
+        Number of steps that EM took. With "vi", the number of passes over the rows.
     converged_ : bool
-        Whether `tol` was reached; with "vi", whether the bound no longer rose.
+        Whether `tol` was reached. With "vi", whether the bound had stopped rising.
     foreground_variance_, background_variance_ : ndarray of shape (t,)
         Variances of foreground and background along each component. With missing values or `robust`
         they are the variances under the model, from the loadings and `noise_variance_`.
@@ -220,8 +220,8 @@ class CLVM(LatentModel):
     projection_, reconstruction_ : ndarrays of shape (n_features, t) and (t, n_features)
         `projection_` maps centred rows to scores, the posterior means of t; `reconstruction_` maps
         scores back, as in `inverse_transform`. Together with the mean they form `linear_map_`, a
-        `contrast_core.spectral.LinearMap`. Neither exists with ``robust="entries"``, which weights
-        each value of a row, nor with counts.
+        `contrast_core.spectral.LinearMap`. They do not exist for counts, or with
+        ``robust="entries"``, which weights each value of a row.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -232,7 +232,7 @@ class CLVM(LatentModel):
     ValueError
         `fit` raises it in these cases:
 
-        - Always: if the latent variables explain all variance, so that the likelihood has no
+        - With all data: if the latent variables explain all variance, so that the likelihood has no
           maximum, if `sparsity` leaves no feature, or if a parameter is out of range.
         - With missing values or `robust`: if a feature is never observed in one of the datasets, if
           fewer than two rows have a value, or if ``sparsity="horseshoe"`` is given without "vi".
@@ -254,9 +254,9 @@ class CLVM(LatentModel):
 
     Notes
     -----
-    Without salient variables this is probabilistic PCA of both datasets, each about its own mean.
-    Without shared variables W spans the subspace that probabilistic PCA of the foreground finds,
-    but the noise is estimated from both datasets:
+    Without salient variables the model is probabilistic PCA of both datasets, each about its own
+    mean. Without shared variables W spans the subspace that probabilistic PCA of the foreground
+    finds, but the noise is estimated from both datasets:
     :math:`\sigma^2 = (n \sum_{i>t} \lambda_i(C_X) + m \operatorname{tr} C_Y) /
     (n(D - t) + mD)`.
 
@@ -272,8 +272,8 @@ class CLVM(LatentModel):
     ----------
     Severson, Ghosh and Ng, "Unsupervised learning with contrastive latent variable models", AAAI
     2019, arXiv:1811.06094: eqs. 2 to 5; Sec. 2.3 for sparsity, relevance determination and robust
-    noise. Archambeau, Delannay and Verleysen, "Robust probabilistic projections", ICML 2006, for
-    whole rows.
+    noise. For ``robust="rows"``: Archambeau, Delannay and Verleysen, "Robust probabilistic
+    projections", ICML 2006.
 
     Examples
     --------
@@ -421,7 +421,7 @@ class CLVM(LatentModel):
         add_noise: bool = False,
         random_state: int | np.random.Generator | None = None,
     ) -> FloatArray:
-        """Draw rows like those of the background, which have no salient part.
+        """Draw rows from the model of the background, which has no salient part.
 
         Parameters
         ----------
@@ -445,8 +445,8 @@ class CLVM(LatentModel):
             return self._fit_variational(parts, design, tails)
         if tails != "normal" and not parts:
             raise TypeError(
-                f"robust={tails!r} weighs rows, which moments do not hold: give the data instead, "
-                "or leave robust out."
+                f"robust={tails!r} weighs rows, but moments were given, which do not contain them. "
+                "Give the rows, or leave robust out."
             )
         weighted = tails != "normal" or any_missing(parts)
         return self._fit_rows(parts, design, tails) if weighted else None
@@ -513,8 +513,8 @@ class CLVM(LatentModel):
     ) -> Self:
         if not attributes["converged_"]:
             warn(
-                f"the likelihood still rises after max_iter={self.max_iter} evaluations or passes; "
-                "allow more, or use fewer latent variables."
+                f"the likelihood still rises after max_iter={self.max_iter} evaluations or passes. "
+                "Use a larger max_iter, or fewer latent variables."
             )
         if tails in ("entries", "rows"):
             attributes["degrees_of_freedom_"] = search.priors.degrees_of_freedom

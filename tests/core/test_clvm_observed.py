@@ -116,7 +116,7 @@ def test_incompatible_options_are_refused_by_name(robust: Any, what: str) -> Non
     with pytest.raises(ValueError, match="needs background"):
         CLVM(robust=robust).fit(X, background=None)  # type: ignore[arg-type]
     if robust:
-        with pytest.raises(TypeError, match="weighs rows, which moments do not hold"):
+        with pytest.raises(TypeError, match="weighs rows, but moments were given"):
             CLVM(robust=robust).fit(SecondMoments.from_data(X), background=Y)
 
 
