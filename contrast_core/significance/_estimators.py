@@ -58,7 +58,7 @@ def quietly_fitted(
 ) -> MomentContrast:
     """Return a fitted clone; mute warnings about components that the caller will test anyway."""
     fitted: MomentContrast = clone(estimator)
-    with muted("negative contrast|hardly about"):
+    with muted("negative contrast|hardly depends on other features"):
         return fitted.fit(X, background=background, **({} if design is None else vars(design)))
 
 
