@@ -18,11 +18,6 @@ from napari_plugin._settings import (
 )
 
 BY_SIZE, PATCHES, WHOLE = "Automatic choice", "Small patches", "Whole frames"
-_MEANS = [
-    ("Automatic", "auto"),
-    ("Keep the background's mean", "keep"),
-    ("Remove the background's mean", "remove"),
-]
 _TOOLTIPS = {
     "suppression": "How strongly the background is suppressed; 50 is chosen automatically",
     "n_components": "Number of components of the signal that are kept",
@@ -30,8 +25,8 @@ _TOOLTIPS = {
     "signal returns to the same place.",
     "side": "In pixels. With 0, patches are squares of 16 pixels, or strips along stripes.",
     "step": "Distance from a patch to the next, in pixels; 0 is automatic",
-    "brightness": "Automatic removes the background's mean if the background is a dark ground, as "
-    "in fluorescence.",
+    "dark": "Subtracts the mean of the background too, so that the dark ground of a fluorescence "
+    "image becomes 0",
     "constant": "Improves the result a little if this is true, but flattens faint signal if not",
     "absorbed": "For absorption images and bright field. The result is then an optical density.",
 }
@@ -53,13 +48,13 @@ class MethodChoices(Section):
         self.compare = ComboBox(label="Compare", choices=(BY_SIZE, PATCHES, WHOLE))
         self.side = SpinBox(label="Patch side", max=48)
         self.step = SpinBox(label="Patch step", max=48)
-        self.brightness = ComboBox(label="Brightness", choices=_MEANS)
+        self.dark = CheckBox(text="Background becomes 0")
         self.constant = CheckBox(text="Background equally strong everywhere")
         self.absorbed = CheckBox(text="Light is absorbed", visible=False)
         self.by_hand = CheckBox(text="Strength as in the papers")
         self.raw = FloatSpinBox(label="Strength (α, γ or β)", value=1.0, max=1e12, step=None)
         widgets: list[Widget] = [self.method, self._slider, self.n_components, self.compare]
-        widgets += [self.side, self.step, self.brightness, self.constant]
+        widgets += [self.side, self.step, self.dark, self.constant]
         super().__init__("Method", [*widgets, self.by_hand, self.raw])
         for name, tooltip in _TOOLTIPS.items():
             getattr(self, name).tooltip = tooltip
@@ -88,7 +83,7 @@ class MethodChoices(Section):
         self._slider.enabled = not self.by_hand.value
         self.n_components.visible = not automatic
         self.side.visible = self.step.visible = not whole
-        self.brightness.visible = self.constant.visible = automatic and not whole
+        self.dark.visible = self.constant.visible = automatic and not whole
         self.raw.visible = slides and self.by_hand.value
 
     def samples(self, shape: tuple[int, ...], behind: tuple[int, ...] | None) -> Samples:
@@ -119,7 +114,7 @@ class MethodChoices(Section):
             raw_strength=self.raw.value if by_hand else None,
             constant_strength=self.constant.value,
             absorbed=self.absorbed.value,
-            brightness=self.brightness.value,
+            brightness="remove" if self.dark.value else "keep",
         )
 
     def show_settings(self, settings: Settings) -> None:

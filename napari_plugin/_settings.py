@@ -88,7 +88,7 @@ class Settings:
     absorbed : bool, default=False
         Whether the objects absorb light (automatic method on frames). The result is then an optical
         density.
-    brightness : {"auto", "keep", "remove"}, default="auto"
+    brightness : {"keep", "remove"}, default="keep"
         Whether the mean of the background is kept (automatic method on patches).
     """
 
@@ -98,7 +98,7 @@ class Settings:
     raw_strength: float | None = None
     constant_strength: bool = False
     absorbed: bool = False
-    brightness: Brightness = "auto"
+    brightness: Brightness = "keep"
 
     def options(self, samples: Samples) -> dict[str, Any]:
         """Return the options of `suppress_background` for the automatic method."""

@@ -137,7 +137,7 @@ def judged(clean: Any, kind: str, rng: np.random.Generator) -> tuple[float, floa
     result = suppress_background(image, area if beside else mask)
     filters = simple_filters(image, area)
     best, name = min((relative_error(each, clean, image), name) for name, each in filters)
-    said = {verdict.kind for verdict in result.verdicts} - {"brightness removed"}
+    said = {verdict.kind for verdict in result.verdicts}
     return relative_error(result.denoised, clean, image), best, name, said
 
 

@@ -25,7 +25,6 @@ from contrast_core.images._verdicts import (
     Verdict,
     background_holds_signal,
     background_too_small,
-    brightness_removed,
     library_verdicts,
     too_few_frames,
     verdicts,
@@ -37,10 +36,8 @@ from contrast_core.rows import array_of
 
 Image: TypeAlias = Stack | ArrayLike
 Estimator: TypeAlias = StructuredBackgroundRemover | FrameBackgroundRemover
-Brightness: TypeAlias = Literal["auto", "keep", "remove"]
+Brightness: TypeAlias = Literal["keep", "remove"]
 
-_BELOW = 0.1  # largest range below a dark ground, divided by the image's range above it
-_GROUND = 0.2  # a dark ground covers at least this share of an image
 _SOME_WINDOWS = 4096  # number of windows in which brightness and variance are measured
 _CONSTANT_LINES = 0.5  # largest share of the variance that constant lines leave when removed
 _LONG = 4  # a strip is at least this many times as long as wide
@@ -101,7 +98,7 @@ def suppress_background(
     *,
     background_mask: ArrayLike | None = None,
     sampling: Patches | Frames | Literal["patches", "frames"] = "patches",
-    brightness: Brightness = "auto",
+    brightness: Brightness = "keep",
     background_strength: Literal["auto", "varying", "constant"] = "auto",
     channel_axis: int | None = None,
     multiplicative: bool = False,
@@ -137,11 +134,11 @@ def suppress_background(
         squares in images of more than 2**24 pixels). They are squares of 16 x 16 pixels, or strips
         of 6 x 64 pixels along the lines if the background consists of lines along an axis. "frames"
         are whole frames of any size, for a series whose background recurs in the same place.
-    brightness : {"auto", "keep", "remove"}, default="auto"
-        For patches: whether the image stays as bright as it is ("keep") or the mean of the
-        background is subtracted too ("remove"). "auto" removes the mean if the background is a dark
-        ground, darker than everything else in the image, as in fluorescence. Otherwise "auto"
-        keeps the mean, as in bright field, phase contrast, electron microscopy and photographs. The
+    brightness : {"keep", "remove"}, default="keep"
+        For patches: whether the image stays as bright as it is ("keep"), or the mean of the
+        background is subtracted together with its pattern ("remove"). Choose "remove" if the
+        background is a dark ground that should become 0, as in fluorescence. A dark ground
+        and a dark part of a photograph look alike, so this is not decided automatically. The
         result's ``brightness`` is the mean that was kept.
     background_strength : {"auto", "varying", "constant"}, default="auto"
         For patches: whether the strength of the background may differ from place to place; see
@@ -237,7 +234,7 @@ def suppress_background(
             progress=progress,
         )
     samples = _samples(sampling)
-    check_choice(brightness, "brightness", ("auto", "keep", "remove"))
+    check_choice(brightness, "brightness", ("keep", "remove"))
     check_choice(background_strength, "background_strength", ("auto", *STRENGTHS))
     check_flag(multiplicative, "multiplicative")
     stack, reference = array_of(image, "the image"), array_of(background, "the background")
@@ -271,9 +268,12 @@ def suppress_background(
         rest = np.subtract(whole, lines, dtype=result.denoised.dtype)
         if rest[..., mask].var() < _CONSTANT_LINES * whole[..., mask].var():
             windows = _suitable_windows(rest, rest, mask, rest)
-            remover, _ = _fitted(windows, rest, rest, mask, *options)
+            remover = _fitted(windows, rest, rest, mask, *options)
+            kept = _removed_and_spread(remover, windows, rest, None)[0]
+            if brightness == "remove":
+                kept = 0.0
             windows.map(
-                lambda rows: remover.transform(rows) + result.brightness,
+                lambda rows: remover.transform(rows) + kept,
                 rest,
                 out=result.denoised,
                 progress=progress,
@@ -308,17 +308,16 @@ def _fitted(
     mask: BoolArray | None,
     strength: str,
     progress: Progress,
-) -> tuple[StructuredBackgroundRemover, SecondMoments]:
-    """Return a remover that was fitted to patches, and the moments of the background's patches."""
+) -> StructuredBackgroundRemover:
+    """Return a remover that was fitted to patches of the image and of the background."""
     if strength == "auto":
         strength = "constant" if _are_strips(samples) else "varying"
     moments = _moments(samples, source, mask, "the background", progress)
     remover = StructuredBackgroundRemover(background_strength=strength)  # type: ignore[arg-type]
-    remover.fit(
+    return remover.fit(
         _moments(samples, stack, None, "the image", progress),
         background=stationary_moments(moments, samples.sides),
     )
-    return remover, moments
 
 
 def _from_patches(
@@ -337,10 +336,9 @@ def _from_patches(
     if len(samples.sides) == 2:  # a part of a large stack is enough for fitting
         part, _ = excerpt(stack, None, progress)
         source, mask = excerpt(source, mask, progress)
-    remover, moments = _fitted(samples, part, source, mask, strength, progress)
+    remover = _fitted(samples, part, source, mask, strength, progress)
     removed, spread = _removed_and_spread(remover, samples, part, None)
-    dark_ground = brightness == "auto" and _on_dark_ground(samples, part, source, mask)
-    kept = 0.0 if brightness == "remove" or dark_ground else removed
+    kept = removed if brightness == "keep" else 0.0
     denoised = samples.map(
         lambda rows: remover.transform(rows) + kept, target, out=out, progress=progress
     )
@@ -361,9 +359,6 @@ def _from_patches(
     if not smooth and not found:
         within = _removed_and_spread(remover, samples, source, mask)[1]
         found = tuple(background_holds_signal(within / spread if spread > 0 else 0.0))
-    if dark_ground:
-        amplitude = math.sqrt(moments.total_variance / moments.n_features)
-        found = (*found, *brightness_removed(removed, amplitude))
     return SuppressedBackground(target, denoised, remover, found, samples, kept)
 
 
@@ -385,25 +380,6 @@ def _removed_and_spread(
         )
     )
     return removed, square - mean**2
-
-
-def _on_dark_ground(samples: Patches, stack: Any, source: Any, mask: BoolArray | None) -> bool:
-    """Return whether the background is a dark ground, darker than everything else in an image.
-
-    The means of windows are compared. On a dark ground, the means of the image extend far above the
-    range of the background's means but hardly below it, and many of them lie within this range. If
-    the image showed the pattern alone, its means would extend equally far above and below.
-    """
-    wide = Patches(samples.size, min(samples.sides))
-    image, behind = _local_means(wide, stack, None), _local_means(samples, source, mask)
-    low, high = np.quantile(behind, (0.02, 0.98))
-    below, above = low - np.quantile(image, 0.02), np.quantile(image, 0.98) - high
-    return bool(0 < above > below / _BELOW and (image <= high).mean() > _GROUND)
-
-
-def _local_means(sampling: Patches, stack: Any, mask: BoolArray | None) -> NDArray[np.float64]:
-    blocks = sampling.rows(stack, mask).blocks()
-    return np.concatenate([block.mean(axis=1, dtype=np.float64) for block in blocks])
 
 
 def _each_channel(

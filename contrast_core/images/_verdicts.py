@@ -27,7 +27,6 @@ VerdictKind: TypeAlias = Literal[
     "too few frames",
     "background too small",
     "background holds signal",
-    "brightness removed",
     "layers probably swapped",
 ]
 Blocks: TypeAlias = Sequence[SecondMoments]
@@ -56,8 +55,7 @@ class Verdict:
     Parameters
     ----------
     kind : {"nothing found", "unstructured background", "smooth background", "too few frames", \
-            "background too small", "background holds signal", "brightness removed", \
-            "layers probably swapped"}
+            "background too small", "background holds signal", "layers probably swapped"}
         Kind of the problem.
     sentence : str
         Description of the problem, with advice for the user.
@@ -271,27 +269,6 @@ def background_holds_signal(share: float) -> Iterator[Verdict]:
             "background alone, or a larger one if the background differs from place to place.",
             share,
             _SIGNAL_IN_AREA,
-        )
-
-
-def brightness_removed(brightness: float, amplitude: float) -> Iterator[Verdict]:
-    """Yield a verdict if the removed mean of a dark ground is larger than the ground's pattern.
-
-    Parameters
-    ----------
-    brightness : float
-        Mean of the removed part.
-    amplitude : float
-        Standard deviation of the background.
-    """
-    if abs(brightness) > amplitude:
-        yield Verdict(
-            "brightness removed",
-            f"The mean of the background, {brightness:.3g}, was removed with its pattern, because "
-            "the background is the darkest part of the image, as in fluorescence. If the image "
-            'should stay as bright as it is, use brightness="keep".',
-            abs(brightness),
-            amplitude,
         )
 
 

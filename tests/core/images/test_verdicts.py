@@ -214,7 +214,7 @@ def test_smooth_backgrounds_are_recognised() -> None:
     rng = np.random.default_rng(0)
     uneven = (clean + 0.3) * np.exp(0.5 * haze(SHAPE, rng)) + 0.01 * rng.normal(size=SHAPE)
     for image, words in ((1 + hazy, "a top-hat filter"), (uneven, "by a flat field")):
-        (verdict,) = suppress_background(image, mask, brightness="keep").verdicts
+        (verdict,) = suppress_background(image, mask).verdicts
         assert (verdict.kind, verdict.severity) == ("smooth background", "instead")
         assert words in verdict.sentence
         assert verdict.value > verdict.threshold
