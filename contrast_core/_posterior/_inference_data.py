@@ -74,8 +74,8 @@ def check_converged(variables: dict[str, FloatArray], diverging: Any) -> None:
         return
     warn(
         f"the chains may not have converged: the largest R-hat is {rhats[worst[0]]:.3f} (expected "
-        f"below {_LARGEST_RHAT}), the smallest effective sample size {least:.0f} (expected at "
+        f"below {_LARGEST_RHAT}), the smallest effective sample size is {least:.0f} (expected at "
         f"least {_LEAST_ESS * chains}), and {n_diverging} of {diverging.size} draws diverged. Take "
-        "more draws; where that does not help, a weaker contrast, fewer components or a higher "
+        "more draws. If this does not help, use a weaker contrast, fewer components or a higher "
         "noise_floor."
     )

@@ -154,7 +154,7 @@ def _nutpie() -> Any:
         import_module("nutpie.compiled_pyfunc")
     except ImportError as error:
         raise ImportError(
-            "posterior() draws with nutpie and gives back ArviZ data; one of the two is missing: "
-            "run pip install '.[posterior]' in the folder of the project (its clone or sdist)."
+            "posterior() needs nutpie and ArviZ, and at least one of them is not installed. Run "
+            "pip install '.[posterior]' in the folder of the project (its clone or sdist)."
         ) from error
     return import_module("nutpie")

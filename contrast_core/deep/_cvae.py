@@ -290,9 +290,9 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         )
         if history.ended == "not finite":
             warn(
-                f"the loss is NaN or infinite in epoch {len(history.training)}; the weights are "
-                f"those after epoch {history.best}. Lower the learning rate, or look for rows with "
-                "values far larger than others'."
+                f"the loss is NaN or infinite in epoch {len(history.training)}, so the weights "
+                f"after epoch {history.best} are kept. Lower the learning rate, or look for rows "
+                "with far larger values than other rows."
             )
         weights, state = arrays_of(networks.state_dict()), history.state
         if state is not None and history.best == len(history.training):
@@ -515,9 +515,9 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         given = tuple(sorted(self.networks or {}))
         if given != self.own_networks_:
             raise ValueError(
-                f"this CVAE was fitted with networks of its own for {list(self.own_networks_)}, "
-                f"but the parameter networks has {list(given)}. Model files hold weights, not "
-                "code: give the same networks by set_params(networks=...)."
+                f"this CVAE was fitted with custom networks for {list(self.own_networks_)}, but "
+                f"the parameter networks has {list(given)}. Model files hold weights, not code: "
+                "give the same networks by set_params(networks=...)."
             )
         networks = self._networks(self.n_features_in_, self.latent_sizes_, self.noise_, 0)
         networks.restore(self.weights_)
@@ -578,9 +578,9 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         fitted, asked = (*self.latent_sizes_, self.noise_), (*sizes, noise)
         if fitted != asked:
             raise ValueError(
-                f"warm_start=True goes on from a fit with n_salient, n_shared and noise "
-                f"{shown(fitted)}, but they are {shown(asked)} now. Set them back, or leave "
-                "warm_start out."
+                "warm_start=True continues a fit with (n_salient, n_shared, noise) = "
+                f"{shown(fitted)}, but these parameters are now {shown(asked)}. Set them back, or "
+                "fit again with warm_start=False."
             )
         self._rows(x)  # checks that the features are those of the fit
 

@@ -91,8 +91,8 @@ class ContrastiveNetworks(nn.Module):
         except (RuntimeError, KeyError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ValueError(
-                "the fitted weights are of other networks than those of the parameter networks "
-                f"({reason}). Give those of the fit, by set_params(networks=...)."
+                f"the fitted weights do not belong to the parameter networks ({reason}). Give the "
+                "networks of the fit by set_params(networks=...)."
             ) from error
 
     def groups(self, learning_rate: float) -> list[dict[str, Any]]:
@@ -147,9 +147,9 @@ def _check_fits(module: nn.Module, name: str, width: int, height: int) -> None:
         elif tuple(found.shape) != (2, height):
             reason = f"returns shape {tuple(found.shape)}"
     if reason:
-        what = "decoder, latent variables to features"
+        what = "a decoder maps latent variables to features"
         if "encoder" in name:
-            what = "encoder, features to means and logarithms of variances side by side"
+            what = "an encoder returns means and logarithms of variances side by side"
         raise ValueError(
             f"networks[{name!r}] {reason} for rows of shape (2, {width}); expected a tensor of "
             f"shape (2, {height}) ({what})."

@@ -86,8 +86,8 @@ def _unit(seen: FeatureMoments, name: str) -> float:
     unit = float(np.sqrt(seen.variance.mean()))
     if not seen.varies.any() or not 0 < unit < np.inf:
         raise ValueError(
-            f"{name} does not vary (or float64 cannot square its values), and its spread is "
-            "the scale of the data: give at least two different rows."
+            f"{name} does not vary, or float64 cannot square its values. Its standard deviation is "
+            "the unit of the model, so give at least two different rows."
         )
     return unit
 

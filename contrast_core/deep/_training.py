@@ -245,8 +245,8 @@ def _resume(module: nn.Module, adam: torch.optim.Adam, state: State) -> None:
         like = named.get(name, torch.empty(0)).shape
         if name not in named or shapes != {"step": (), "exp_avg": like, "exp_avg_sq": like}:
             raise ValueError(
-                f"the training to go on from kept other weights than {name!r} is now; fit anew, "
-                "without warm_start."
+                f"the saved state of the optimiser does not fit the weights {name!r}, so this "
+                "training cannot be continued. Fit again with warm_start=False."
             )
         tensors = tensors_of(kept)
         adam.state[named[name]] = {key: tensors[key].to(named[name].device) for key in tensors}

@@ -129,14 +129,15 @@ def condition_shift(
     ratio of the variance between the two means to the variance within the background. To reduce
     noise, each entry of d is first replaced by its posterior mean, in a model in which a share of
     the features differs. Let z be the entry divided by its standard error. If the feature differs,
-    z has the distribution :math:`N(0, 1 + s)`, otherwise :math:`N(0, 1)`. The share and s are
-    estimated from the data (empirical Bayes).
+    z has the distribution :math:`N(0, 1 + \nu)`, otherwise :math:`N(0, 1)`. The share and
+    :math:`\nu` are estimated from the data (empirical Bayes).
 
     Each block of rows is held out in turn, and the direction is computed from the other blocks. Let
     :math:`s_b` be the difference of the two means of block b along this direction. The effect is
     the mean of the :math:`s_b`. Its interval and p-value come from Student's t distribution over
-    blocks. The :math:`s_b` are not independent: without an effect, the product of every two blocks
-    enters the mean twice. With n blocks, the variance of the mean is therefore
+    blocks. The :math:`s_b` are not independent: every pair of blocks contributes to their mean
+    twice, because each block of the pair is held out once. With n blocks, the variance of the mean
+    without an effect is therefore
     :math:`2 (n - 1) / (n - 2)` times the estimate for independent terms.
 
     The expected effect is never negative, because the difference of the means is measured along a
@@ -294,7 +295,7 @@ def _blocks(
             f"needs {FEWEST_UNITS}."
             if paired
             else f"{len(used[0])} units of X and {len(used[1])} of background have {FEWEST_ROWS} "
-            f"rows; a comparison of units needs {FEWEST_UNITS} of both."
+            f"rows; a comparison needs {FEWEST_UNITS} such units of both."
         )
     if not paired:  # units of X are paired with units of the background at random
         used = [list(rng.permutation(np.array(names, dtype=object))) for names in used]

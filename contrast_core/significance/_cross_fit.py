@@ -73,10 +73,10 @@ def cross_fitted_ratio(
     .. math:: \frac{\operatorname{tr} V^\top C'_X V}{\operatorname{tr} V^\top C'_Y V + k\tau'} .
 
     On the rows to which V is fitted, this ratio would be large for any data. On the other half, it
-    is at most the baseline tr(C_X) / tr(C_Y) if both datasets have the same distribution. In fact,
-    it is the baseline times :math:`s / (s + \tau')`, where s is the variance along V and the ridge
-    :math:`\tau'` is a quarter of the mean variance. If all directions have the same variance, this
-    factor is 0.8.
+    is at most the baseline tr(C_X) / tr(C_Y) if both datasets have the same distribution. It is
+    then the baseline times the factor :math:`s / (s + \tau')`, where s is the mean variance along
+    the columns of V and the ridge :math:`\tau'` is a quarter of the mean variance of a feature. If
+    all directions have the same variance, this factor is 0.8.
 
     Parameters
     ----------

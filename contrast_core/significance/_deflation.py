@@ -99,8 +99,8 @@ class Deflation:
         ):
             if not total > rounding * whole or j >= self.n_varying:
                 raise ValueError(
-                    f"component {j + 1} cannot be tested: {name} does not vary in what the {j} "
-                    f"before it leave of the data. Use n_components={j} or fewer."
+                    f"component {j + 1} cannot be tested: {name} does not vary after the earlier "
+                    f"components are removed. Use n_components={j} or fewer."
                 )
 
     def _add(self, found: Leading, totals: tuple[float, float]) -> FloatArray:

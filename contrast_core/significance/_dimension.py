@@ -123,10 +123,10 @@ def contrast_dimension(
     standardise features that have different units.
 
     Accuracy was measured with 300 + 300 rows of 40 features, zero or three shared directions, and
-    zero to two directions of the foreground alone. The noise was normal, or its entries or its rows
-    came from a t distribution with 4 degrees of freedom. The estimate was right in 39 or 40 of 40
-    sets. If the standard deviations of the noise were between 0.5 and 1.5, it was right in 34 to 38
-    of 40 sets.
+    zero to two directions of the foreground alone. Three kinds of noise were used: normal noise,
+    and noise whose entries, or whose rows, have a t distribution with 4 degrees of freedom. The
+    estimate was right in 39 or 40 of 40 sets. With standard deviations of the noise between 0.5
+    and 1.5, it was right in 34 to 38 of 40 sets.
 
     References
     ----------

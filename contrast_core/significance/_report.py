@@ -342,7 +342,7 @@ def _other_strengths(fitted: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def _around(strengths: FloatArray, own: float, near: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask of the strengths between `own` and the nearest one on each side that is far."""
+    """Return a mask of the strengths around `own`, up to the first one on each side not `near`."""
     far = strengths[~near]
     lower, upper = far[far < own], far[far > own]
     return np.asarray(

@@ -15,7 +15,8 @@ _ITERATIONS = 500  # largest number of iterations of expectation maximisation
 _CLOSEST = 1.0  # smallest distance between the two means, in standard deviations
 _FEWEST = 10  # smallest number of scores in each set
 # Each part of the rows helped to choose the direction along which another part is scored. This
-# doubles the variance of a mean. The rest is a margin, because the mixture is estimated too.
+# doubles the variance of a mean. The rest of the factor is a margin, because the mixture is
+# estimated too.
 _VARIANCE_FACTOR = 3.0
 _Z = 1.959964  # standard normal quantile of a 95% interval
 

@@ -141,7 +141,7 @@ class Statistic:
     ) -> Components | None:
         """Search for the component near `given`; return None if there are few features.
 
-        The pairs of the returned components are None if the search fails.
+        If the search fails, the `pairs` of the returned components are None.
         """
         budget, start = _PLAN.automatic_budget(len(p), 1), None if given is None else given.near
         if budget is None:

@@ -168,7 +168,8 @@ class Units:
     ) -> tuple[float, FloatArray, FloatArray]:
         """Return the weight of the chosen units, and the sums of their first and second moments.
 
-        The vector `shift` (D,) is first added to all units. Second moments are about 0.
+        The vector `shift` (D,) is first added to all units. Second moments are taken about 0, not
+        about the mean.
         """
         weights, means = self.weights[chosen], self.means[chosen] + shift
         first = weights @ means
@@ -351,8 +352,8 @@ def two_samples(
         ) from None
     if which is not None and (units is not None or background_units is not None):
         raise ValueError(
-            f"units and {which[-1] + 1} backgrounds were given; with units there is one background "
-            "only. Give all of its rows together, or no units."
+            f"units and {which[-1] + 1} backgrounds were given, but with units only one background "
+            "is allowed. Stack the rows of the backgrounds, or give no units."
         )
     labels = check_both_labels((units, background_units), (x.shape[0], y.shape[0]))
     (x, weights_x, used_x), (y, weights_y, used_y) = map(_weighted, (x, y), of_rows)
@@ -402,8 +403,8 @@ def _n_varying(x: Any, y: Any) -> int:
         check_variances(features.variance, name, _SMALLEST, _LARGEST)
         if not features.varies.any():
             raise ValueError(
-                f"{name} is constant: none of its {rows.shape[1]} features varies (by more than "
-                "rounding, and by an amount that float64 can square)."
+                f"{name} is constant: the variance of each of its {rows.shape[1]} features is no "
+                "larger than rounding errors, or outside the range of float64."
             )
         of_each.append(features.varies)
     return int((of_each[0] | of_each[1]).sum())

@@ -110,13 +110,13 @@ SQUARE = np.array([[3.0, 1.0], [3.0, -1.0], [-3.0, 1.0], [-3.0, -1.0]])
 FLAT = np.random.default_rng(25).normal(size=(20, 6)) * [1, 1, 0, 0, 0, 0] + 3.0
 WIDE = np.random.default_rng(27).normal(size=(6, 20))
 UNTESTABLE: list[tuple[Any, Any, Any, dict[str, Any], str]] = [
-    (CPCA(3), FLAT, FLAT[:, ::-1], {}, "component 3 .* X does not vary in what the 2 before it le"),
+    (CPCA(3), FLAT, FLAT[:, ::-1], {}, "component 3 .* X does not vary after the earlier"),
     (
         CPCA(2, alpha=0.0),
         SQUARE,
         SQUARE * [1.0, 0.0],
         {},
-        "component 2 .*: background does not vary in what the 1",
+        "component 2 .*: background does not vary after the earlier",
     ),
     (CPCA(3), WIDE[:3], WIDE[2:], {}, "component 3 cannot be tested: X does not vary"),
     (CPCA(7), FLAT, FLAT, {}, "n_components=7 is out of range"),

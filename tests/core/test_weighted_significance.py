@@ -109,7 +109,7 @@ def test_uneven_weights_keep_the_level(sigma: float) -> None:
 @EACH
 def test_invalid_weights_are_refused(call: Any) -> None:
     X, Y = planted()
-    with pytest.raises(ValueError, match="with units there is one background only"):
+    with pytest.raises(ValueError, match="with units only one background is allowed"):
         call(X, [Y, Y], units=np.arange(60) // 6, background_units=[np.arange(50) // 5] * 2)
     with pytest.raises(ValueError, match="weights of X have shape"):
         call(X, Y, sample_weight=np.ones(59))
