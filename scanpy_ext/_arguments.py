@@ -39,11 +39,11 @@ def is_among(name: object, names: Container[Any]) -> bool:
 def check_anndata(adata: object, name: str = "adata") -> None:
     """Raise TypeError if a value is not an AnnData."""
     if not isinstance(adata, AnnData):
-        advice = "Make one with anndata.AnnData(table), a row for each cell."
+        advice = "Make one with anndata.AnnData(table), from a table with a row for each cell."
         if hasattr(adata, "obs_names"):  # a MuData
             advice = (
-                "Give one modality of it, such as mdata['rna']: results are written into it, and "
-                "so into the whole."
+                "Give one of its modalities, such as mdata['rna']. Results are written into this "
+                "modality, and so into the MuData."
             )
         raise TypeError(f"{name} is {type(adata).__name__}; expected an AnnData. {advice}")
 

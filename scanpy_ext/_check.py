@@ -122,8 +122,8 @@ def contrast_check(
     `.uns['contrast_check' | key_added]['p_value']` : `float`
         The p-value by relabelling donors. It is missing if there are too few donors, or none.
     `.uns['contrast_check' | key_added]['sound']` : `str`
-        `"no"` if a check failed. `"unknown"` if no check failed, but the checks in `not_checked`
-        could not be made. Otherwise `"yes"`.
+        The value is `"no"` if a check failed, and `"unknown"` if no check failed, but the checks in
+        `not_checked` could not be made. Otherwise it is `"yes"`.
     `.uns['contrast_check' | key_added]['not_checked']` : `ndarray`
         Names of missing arguments that further checks need: `cell_type` or `donor`. It contains
         `within` if there are too few donors to be relabelled.
@@ -308,7 +308,7 @@ def _ratios(sets: _Sets, untreated: BoolArray) -> pd.DataFrame:
             pairs = ((large[i], large[(i + step) % n]) for step in range(1, n) for i in range(n))
             for a, b in islice(pairs, _MAX_NULLS):
                 one, other = (untreated & (donors == name) for name in (a, b))
-                if (front & back).any():  # as in the contrast
+                if (front & back).any():  # the contrast's foreground contains background cells too
                     one |= other
                 sides = sets.rows.take(one), sets.rows.take(other)
                 ratios[f"{a} / {b}"] = _ratio(*sides, null=True)
@@ -382,9 +382,7 @@ def _values_found(data: _read.ContrastInput) -> _Finding:
     """Check whether the values are logarithms of counts."""
     used = data.selection.foreground | data.selection.background
     fault = _values.fault(data.matrix.take(used))
-    return _Finding(
-        "values", fault is None, fault or "no raw counts, and none that were not logged"
-    )
+    return _Finding("values", fault is None, fault or "the values look like logarithms of counts")
 
 
 def _genes_found(
@@ -416,9 +414,9 @@ def _genes_found(
         yield _Finding(
             "gene choice",
             False,
-            f"{hits[more]:.0%} of the {more}'s {n} most variable genes are in use, but "
-            f"only {hits[less]:.0%} of those of the {less}: were the genes chosen on the {more} "
-            "alone? Choose them on the cells of both sets",
+            f"{hits[more]:.0%} of the {more}'s {n} most variable genes are in use, but only "
+            f"{hits[less]:.0%} of the {less}'s. The genes may have been chosen on the {more} "
+            "alone. Choose them on the cells of both sets",
         )
 
 
@@ -440,9 +438,9 @@ def _depth_found(n_detected: NDArray[np.floating], front: BoolArray, back: BoolA
     if not sound:
         said += (
             f". The {'former' if more > 0.5 else 'latter'} have more genes in "
-            f"{max(more, 1 - more):.0%} of all pairs. A difference in sequencing depth looks like "
-            "an effect. "
-            "Downsample the counts to one depth (sc.pp.downsample_counts) and normalise again"
+            f"{max(more, 1 - more):.0%} of all pairs of cells. A difference in sequencing depth "
+            "looks like an effect. Downsample the counts to one depth (sc.pp.downsample_counts) "
+            "and normalise again"
         )
     return _Finding("depth", sound, said)
 
@@ -466,13 +464,13 @@ def _composition_found(
         return _Finding("composition", True, f"the background has all {len(front)} cell types")
     said = (
         f"cell types missing or rare in the background: {listed(list(lacking.index), most=5)}, "
-        f"{lacking.sum():.1%} of the foreground's cells ({by_chance:.1%} would be by chance)"
+        f"{lacking.sum():.1%} of the foreground's cells ({by_chance:.1%} expected by chance)"
     )
     sound = float(lacking.sum()) - by_chance <= _LACKING
     if not sound:
         said += (
-            ". What tells them from other types will look like the effect, and stronger. Leave "
-            "them out of the foreground, or find another background"
+            ". Their differences from other types will look like an effect, and often like a "
+            "stronger one. Leave them out of the foreground, or find another background"
         )
     return _Finding("composition", sound, said)
 
@@ -488,9 +486,9 @@ def _confounding_found(
         return _Finding(
             name,
             False,
-            f"no {name} has cells in both sets: differences between {name}s are in the contrast "
-            f"too, and cannot be told from the effect. Contrast the controls of the {name}s with "
-            "each other for comparison",
+            f"no {name} has cells in both sets, so the contrast also contains differences between "
+            f"{name}s, which cannot be separated from the effect. Contrast the controls of the "
+            f"{name}s with each other for comparison",
         )
     alone = sorted((sides[0] | sides[1]) - both)
     if alone or missing:
@@ -524,21 +522,21 @@ def _ratio_found(
     if within is not None:
         return _Finding("ratio", True, f"{said}; there are too few donors to relabel them")
     if not len(nulls):
-        advice = "give donor=" if donor is None else "controls= of two donors are needed"
+        advice = "give donor=" if donor is None else "give controls= of two donors"
         return _Finding(
             "ratio",
             True,
-            f"{said}. This alone decides nothing, because controls of one donor against controls "
-            f"of another give about 2: {advice} for a comparison, or "
-            "scanpy_ext.tl.significance for a test",
+            f"{said}. This number alone decides nothing, because controls of one donor against "
+            f"controls of another also give about 2 times. For a comparison, {advice}; for a test, "
+            "run scanpy_ext.tl.significance",
         )
     worst = float(nulls["relative"].max())
     return _Finding(
         "ratio",
         bool(contrast["relative"] > max(worst, 1.5)),
         f"{said}; controls of one donor against another's: "
-        f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times. Where donors have cells in "
-        "both sets, within= compares these with each other",
+        f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times. If donors have cells in both "
+        "sets, within= compares the cells of each donor with each other",
     )
 
 

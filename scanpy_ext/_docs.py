@@ -44,7 +44,8 @@ reference
     stimulated ones, pooled.
 donor
     Column of `adata.obs` with the donor (animal, culture, ...): pairs are formed within donors
-    only. Cells without a value are not paired. With `None` all cells count as one donor's.""",
+    only. Cells without a value are not paired. With `None`, all cells count as cells of one
+    donor.""",
     "DATA": """\
 layer
     Use `adata.layers[layer]` instead of `adata.X`.
@@ -54,9 +55,8 @@ mask_var
     that column, else all, as in `sc.pp.pca`.""",
     "OBSM": """\
 obsm
-    Use the embedding `adata.obsm[obsm]` instead of genes: the contrast is then taken among its
-    dimensions. The results that would be in `.varm` are then in
-    `.uns[...]['loadings' | 'fit']`.""",
+    Use the embedding `adata.obsm[obsm]` instead of genes. Its dimensions take the place of genes,
+    and the results that would be in `.varm` are in `.uns[...]['loadings' | 'fit']`.""",
     "KEPT": """\
 `.uns['<NAME>' | key_added]['foreground_variance' | 'background_variance']` : `ndarray` \
 (shape `(n_comps,)`)
@@ -91,8 +91,8 @@ copy
     Return an updated copy and leave `adata` as it is.""",
     "LOADED": """\
 The matrix of a backed or lazy AnnData is read in blocks of rows (a CSC matrix in blocks of genes),
-a dask array chunk by chunk; only the cells and genes in use are kept in memory. If anything
-fails, `adata` is left untouched.""",
+and a dask array is read chunk by chunk. Only the cells and genes in use are kept in memory. If
+anything fails, `adata` is left untouched.""",
     "EXPECTS": """\
 The values are centred, never scaled: give log-normalised counts. The choice of genes
 matters more than the choice of the method. The genes with the largest variance
@@ -100,9 +100,9 @@ matters more than the choice of the method. The genes with the largest variance
 genes, whose variance is corrected for the mean, often lose it.
 
 Dense, CSR and CSC matrices and views are read as they are: sparse matrices stay sparse, and
-`adata.X` never changes. The matrix of a backed or lazy AnnData is read in blocks of rows, a dask
-array chunk by chunk. A CSC matrix in a file cannot be read by rows: its genes in use are held in
-memory. If anything fails, `adata` is left untouched.""",
+`adata.X` never changes. The matrix of a backed or lazy AnnData is read in blocks of rows, and a
+dask array is read chunk by chunk. A CSC matrix in a file cannot be read by rows, so its genes in
+use are held in memory. If anything fails, `adata` is left untouched.""",
     "RAISES": """\
 ValueError
     If a column, group, layer or gene mask does not exist, selects nothing, or has the wrong

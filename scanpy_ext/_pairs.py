@@ -103,8 +103,8 @@ def find(
     types = None if cell_type is None else _select.column(adata, cell_type, "cell_type")
     if types is not None and not types[cells].notna().any():
         raise ValueError(
-            f"cell_type: no cell that may be paired has a value in adata.obs[{cell_type!r}]; leave "
-            "cell_type out, or name the types."
+            f"cell_type: no cell that may be paired has a value in adata.obs[{cell_type!r}]. Leave "
+            "cell_type out, or fill in the types."
         )
     rows = load_into_memory(matrix.take(used))
     _values.warn_of_counts(rows)
@@ -133,8 +133,8 @@ def find(
     )
     if not pairs.n_pairs:
         raise ValueError(
-            f"no pairs were found: by {groupby}, no donor has neighbouring cells of which one is "
-            "in the background and one is not. Check groupby= and donor=, or give a larger "
+            "no pairs were found: no donor has a stimulated cell and a control cell that are "
+            f"neighbours. Check groupby={groupby!r} and donor={donor!r}, or give a larger "
             "n_neighbors."
         )
     i, j = cells[~back][pairs.rows], cells[back][pairs.positive_rows]
@@ -165,14 +165,14 @@ def stored(adata: AnnData, key: str) -> Pairs:
     both = np.intersect1d(matrix.row[is_pair], matrix.col[is_pair])
     if len(both):
         raise ValueError(
-            f"adata.obsp[{key!r}] has {len(both)} cells both in its rows and in its "
-            "columns, as a neighbour graph does: expected pairs, stimulated cells in the rows and "
-            "their controls in the columns, as scanpy_ext.pp.match_pairs writes them."
+            f"adata.obsp[{key!r}] has {len(both)} cells both in its rows and in its columns, as a "
+            "neighbour graph has. Expected pairs as written by scanpy_ext.pp.match_pairs, with "
+            "stimulated cells in the rows and control cells in the columns."
         )
     if is_pair.sum() < 2:
         raise ValueError(
             f"adata.obsp[{key!r}] has {is_pair.sum()} pair(s) among these cells; at least 2 "
-            "are needed. Was adata subset to one condition? Find pairs before that."
+            "are needed. If adata was subset to one condition, find pairs before subsetting."
         )
     order = np.lexsort((matrix.col[is_pair], matrix.row[is_pair]))
     row, col = (index[is_pair][order].astype(np.intp) for index in (matrix.row, matrix.col))

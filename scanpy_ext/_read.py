@@ -209,8 +209,9 @@ def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selectio
         raise ValueError(
             f"within: no level of adata.obs[{within!r}] has cells both in the background and "
             f"outside of it ({listed(sorted(sides[0]), 5)} against {listed(sorted(sides[1]), 5)}). "
-            "Centring each level would remove the difference that is asked about: leave within= "
-            "out, and ask scanpy_ext.tl.significance with donor= whether donors differ as much."
+            "Centring each level would remove the difference between the two sets. Leave within= "
+            "out, and test with scanpy_ext.tl.significance(donor=...) whether the difference "
+            "exceeds the differences between donors."
         )
     if alone := sorted(sides[0] ^ sides[1]):
         warn(
@@ -269,7 +270,7 @@ def read_matrix(
         in_use = "genes in use"
     elif layer is not None or not (mask_var is DEFAULT or mask_var is None):
         given = "layer" if layer is not None else "mask_var"
-        raise ValueError(f"got obsm= together with {given}=, which is about genes. Drop one.")
+        raise ValueError(f"got obsm= together with {given}=, which refers to genes. Drop one.")
     else:
         matrix = embedding(adata, obsm, missing=missing)
     n_features = matrix.shape[1]
@@ -297,7 +298,7 @@ def whole_matrix(
         )
     matrix = adata.X if layer is None else adata.layers[layer]
     if matrix is None:
-        raise ValueError(f"{owner}.X is None: name the layer to use, layer=...")
+        raise ValueError(f"{owner}.X is None. Give the name of the layer to use as layer=...")
     name = f"{owner}.X" if layer is None else f"{owner}.layers[{layer!r}]"
     return rows_of(matrix, name, remedy=_REMEDY, missing=missing)
 

@@ -134,15 +134,15 @@ def column(
     except TypeError as error:
         kinds = sorted({type(value).__name__ for value in column})
         raise TypeError(
-            f"{argument}: adata.obs[{name!r}] holds {', '.join(kinds)}, which cannot be told "
-            "apart; expected text, numbers or categories."
+            f"{argument}: adata.obs[{name!r}] holds values of type {', '.join(kinds)}, which "
+            "cannot be compared; expected text, numbers or categories."
         ) from error
     levels = np.array([*map(text, found.array), None], dtype=object)
     for word in set(nan_texts).intersection(levels):
         n_cells = int((levels[codes] == word).sum())
         raise ValueError(
-            f"{argument}: {n_cells} cells of adata.obs[{name!r}] have the text {word!r}, to "
-            "which astype(str) turns missing values. Make them missing again: "
+            f"{argument}: {n_cells} cells of adata.obs[{name!r}] have the text {word!r}, which "
+            "astype(str) writes for missing values. Make these values missing again: "
             f"adata.obs[{name!r}] = adata.obs[{name!r}].astype(object).replace({word!r}, None)."
         )
     return pd.Series(levels[codes], dtype=object)
@@ -164,8 +164,8 @@ def donor_column(adata: AnnData, name: str, argument: str) -> pd.Series[Any]:
     n_levels, n_cells = labels.nunique(), int(labels.notna().sum())
     if n_levels == n_cells > 1:
         warn(
-            f"{argument}: adata.obs[{name!r}] has another level in each of its {n_cells} cells. "
-            "Name the column of the donors (animals, cultures) that the cells come from."
+            f"{argument}: adata.obs[{name!r}] has a different level in each of its {n_cells} "
+            "cells. Name the column of the donors (animals, cultures) that the cells come from."
         )
     return labels
 
@@ -182,8 +182,8 @@ def known_labels(
     if missing:
         which = "cells" if isinstance(used, slice) else "foreground or background cells"
         raise ValueError(
-            f"{argument}: {missing} {which} have no value in adata.obs[{name!r}]. Drop these "
-            "cells, or name them."
+            f"{argument}: {missing} {which} have no value in adata.obs[{name!r}]. Leave these "
+            "cells out, or fill in their values."
         )
     return labels.astype(str)
 
@@ -192,8 +192,9 @@ def check_donor(donor: object, groupby: object, name: str = "donor") -> None:
     """Raise ValueError if the same column holds the donors and the conditions."""
     if isinstance(donor, str) and isinstance(groupby, str) and donor == groupby:
         raise ValueError(
-            f"{name} and groupby are both {donor!r}: {name}= is the column of the animals, "
-            "cultures or people that the cells come from, groupby= that of their condition."
+            f"{name} and groupby are both {donor!r}. Give as {name}= the column of the animals, "
+            "cultures or people that the cells come from, and as groupby= the column of their "
+            "conditions."
         )
 
 

@@ -131,8 +131,8 @@ class Fitted:
         if not columns:
             raise ValueError(
                 f"adata.uns[{self.keys.uns!r}] is a result of scanpy_ext.tl.clvm with counts or "
-                "robust='entries', which weighs every value of a cell, so its scores are not a "
-                "linear function of the values. Run it on old and new cells together, or "
+                "robust='entries'. This model weighs every value of a cell, so its scores are not "
+                "a linear function of the values. Run it on old and new cells together, or "
                 "on logarithms with robust='rows' or without robust."
             )
         return np.asarray(self.table[columns], dtype=np.float64)
@@ -166,8 +166,8 @@ class Fitted:
         filters = self.filters
         if self.genes is None or "background_mean" not in self.table:
             raise ValueError(
-                f"adata.uns[{self.keys.uns!r}] cannot be used for denoising: that needs components "
-                "of genes, from scanpy_ext.tl.cpca, cpca_star, pcpca or clvm without obsm=."
+                f"adata.uns[{self.keys.uns!r}] cannot be used for denoising, which needs components "
+                "of genes. Run scanpy_ext.tl.cpca, cpca_star, pcpca or clvm without obsm=."
             )
         mean, other = self.vector("mean"), self.vector("background_mean")
         return LinearMap(
@@ -196,8 +196,8 @@ def restore(adata: AnnData, key: str, name: str = "adata") -> Fitted:
     if keys.fit not in adata.varm or keys.varm not in adata.varm:
         raise ValueError(
             f"{name}.uns[{key!r}] holds no linear method with its components in {name}.varm: "
-            f"expected a result of scanpy_ext.{_LINEAR}. A kernel has no components: to "
-            "embed new cells, run scanpy_ext.tl.kernel_cpca on old and new cells together."
+            f"expected a result of scanpy_ext.{_LINEAR}. Kernel cPCA has no components. To embed "
+            "new cells with it, run scanpy_ext.tl.kernel_cpca on old and new cells together."
         )
     table = adata.varm[keys.fit]
     used = table["mean"].notna().to_numpy()
@@ -205,7 +205,7 @@ def restore(adata: AnnData, key: str, name: str = "adata") -> Fitted:
     if used.sum() != n_features:
         raise ValueError(
             f"{name} has {int(used.sum())} of the {n_features} genes that {name}.uns[{key!r}] was "
-            "fitted to. Take the AnnData before genes were dropped, or fit again."
+            "fitted to. Use the AnnData from before the genes were removed, or fit again."
         )
     loadings = np.asarray(adata.varm[keys.varm], dtype=np.float64)[used]
     names, places = adata.var_names[used], np.flatnonzero(used)

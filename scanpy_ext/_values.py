@@ -48,11 +48,11 @@ def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
     """
     if other is not None:
         values = [first_values(each) for each in (rows, other)]
-        kinds = ["raw counts" if _counts_fault(each) else "no whole numbers" for each in values]
+        kinds = ["raw counts" if _counts_fault(each) else "no raw counts" for each in values]
         if kinds[0] != kinds[1] and all(each.size for each in values):
             raise ValueError(
-                f"adata holds {kinds[0]} and the background, another AnnData, {kinds[1]}: both "
-                f"must be normalised in the same way. {_ADVICE}"
+                f"adata holds {kinds[0]}, but the background, another AnnData, holds {kinds[1]}. "
+                f"Both must be normalised in the same way. {_ADVICE}"
             )
     if not rows.in_memory:
         return
@@ -70,14 +70,14 @@ def fault(rows: Rows) -> str | None:
         return found
     if values.size and values.min() >= 0 and values.max() > _LARGEST_LOG:
         return (
-            f"values reach {values.max():.3g}, which no logarithm of counts does: a few strong "
-            f"genes will dominate the contrast. {_ADVICE}"
+            f"values reach {values.max():.3g}, which is too large for logarithms of counts. A few "
+            f"strong genes will dominate the contrast. {_ADVICE}"
         )
     if not rows.is_sparse and _is_standardised(rows, values):
         return (
-            "every gene has mean 0 and variance 1, as after sc.pp.scale: genes that hardly vary "
-            "count as much as genes that respond. Leave scaling out, or name the layer with the "
-            "log-normalised counts: layer=..."
+            "every gene has mean 0 and variance 1, as after sc.pp.scale, so genes that hardly vary "
+            "count as much as genes that respond. Leave scaling out, or give the layer of the "
+            "log-normalised counts as layer=..."
         )
     return None
 
@@ -94,8 +94,8 @@ def warn_of_other_scale(one: float, other: float, name: str, other_name: str) ->
     """Warn if two positive mean values differ by more than the factor `_APART`."""
     if one > 0 and other > 0 and not 1 / _APART < one / other < _APART:
         warn(
-            f"values of {name} are {one:.3g} on average and those of {other_name} {other:.3g}: "
-            f"both must be normalised in the same way. {_ADVICE}"
+            f"the mean value of {name} is {one:.3g}, and the mean value of {other_name} is "
+            f"{other:.3g}. Both must be normalised in the same way. {_ADVICE}"
         )
 
 

@@ -99,8 +99,8 @@ def check_free(adata: AnnData, copy: bool, key: str, slots: Mapping[str, Any]) -
         )
     if adata.isbacked and adata.is_view:
         raise ValueError(
-            "adata is a view of a backed AnnData, which takes no results. Choose the cells by "
-            "masks instead, or load the view first with adata.to_memory()."
+            "adata is a view of a backed AnnData, into which no results can be written. Choose the "
+            "cells by masks instead, or load the view first with adata.to_memory()."
         )
     entry = adata.uns.get(key)
     taken = [f"uns[{key!r}]"] if entry is not None and not is_own(entry) else []
@@ -115,7 +115,7 @@ def check_free(adata: AnnData, copy: bool, key: str, slots: Mapping[str, Any]) -
     if taken:
         raise ValueError(
             f"adata.{' and adata.'.join(taken)} would be replaced, but scanpy_ext did not write "
-            "this. Choose another name for the results, or delete the existing values first."
+            "these values. Choose another name for the results, or delete these values first."
         )
 
 

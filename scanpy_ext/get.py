@@ -138,7 +138,7 @@ def loadings(
     if table is None:
         raise ValueError(
             f"adata.uns[{key!r}] has no loadings in adata.varm, which has "
-            f"{listed(list(adata.varm))}. A kernel has none."
+            f"{listed(list(adata.varm))}. Kernel cPCA has no loadings."
         )
     if "obsm" in result["params"]:
         names = _keys.dimensions(str(result["params"]["obsm"]), len(table))

@@ -50,8 +50,8 @@ def contrast_check(
 
     Returns
     -------
-    The figure if `return_fig=True`. Otherwise a list of the two axes if `show=False` or if `ax` was
-    given, and else `None`.
+    The figure if `return_fig=True`, or a list of the two axes if `show=False` or `ax` was given.
+    In all other cases `None`.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def contrast_check(
         ratio.axvline(1, color="black", linewidth=0.8)
         ratio.set_yticks(place, labels)
         ratio.set_ylim(max(len(ratios), _FEW) - 0.5, -0.5)
-        ratio.set(xlabel="times the ratio without contrast", title="cross-fitted ratio")
+        ratio.set(xlabel="ratio / ratio without contrast", title="cross-fitted ratio")
     return plot.result
 
 

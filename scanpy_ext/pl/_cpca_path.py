@@ -58,8 +58,8 @@ def cpca_path(
 
     Returns
     -------
-    The figure if `return_fig=True`. Otherwise a list of the axes, row by row, if `show=False` or if
-    `ax` was given, and else `None`.
+    The figure if `return_fig=True`, or a list of the axes, row by row, if `show=False` or `ax` was
+    given. In all other cases `None`.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def cpca_path(
     tables = [np.asarray(adata.obsm[keys.part(i).obsm]) for i in range(len(alphas))]
     chosen = chosen_components(components, tables[0].shape[1])
     if len(chosen) != 2:
-        raise ValueError(f"components={shown(components)}: expected two, one for each axis.")
+        raise ValueError(f"components={shown(components)}: expected two components to draw.")
     columns = np.array(chosen) - 1
     spans = [np.ptp(table[:, columns], axis=0).max() for table in tables]
     floor = FLOOR * float(max(spans))
@@ -157,8 +157,8 @@ def contrast_curve(
 
     Returns
     -------
-    The figure if `return_fig=True`. Otherwise a list with the axes if `show=False` or if `ax` was
-    given, and else `None`.
+    The figure if `return_fig=True`, or a list with the axes if `show=False` or `ax` was given. In
+    all other cases `None`.
 
     Raises
     ------

@@ -36,8 +36,8 @@ def cvae(
 
     Returns
     -------
-    The figure if `return_fig=True`. Otherwise a list with the axes if `show=False` or if `ax` was
-    given, and else `None`.
+    The figure if `return_fig=True`, or a list with the axes if `show=False` or `ax` was given. In
+    all other cases `None`.
 
     Raises
     ------
@@ -51,6 +51,6 @@ def cvae(
         for name, label in (("training_loss", "training"), ("held_out_loss", "held out")):
             panel.plot(epochs, result[name], ".-", label=label)
         panel.axvline(result["best_epoch"], color="0.6", linestyle=":", label="kept")
-        panel.set(xlabel="epoch", ylabel="minus the bound per cell", title=key)
+        panel.set(xlabel="epoch", ylabel="negative lower bound per cell", title=key)
         panel.legend(fontsize="small")
     return plot.result

@@ -51,8 +51,8 @@ def loadings(
 
     Returns
     -------
-    The figure if `return_fig=True`. Otherwise a list of the axes, one for each component, if
-    `show=False` or if `ax` was given, and else `None`.
+    The figure if `return_fig=True`, or a list of the axes, one for each component, if `show=False`
+    or `ax` was given. In all other cases `None`.
 
     Raises
     ------

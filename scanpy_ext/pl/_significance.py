@@ -38,8 +38,8 @@ def significance(
 
     Returns
     -------
-    The figure if `return_fig=True`. Otherwise a list of the two axes if `show=False` or if `ax` was
-    given, and else `None`.
+    The figure if `return_fig=True`, or a list of the two axes if `show=False` or `ax` was given.
+    In all other cases `None`.
 
     Raises
     ------
@@ -54,7 +54,9 @@ def significance(
     size = max(3.6, 0.45 * len(table)), 3.5
     with drawing("significance", (1, 2), size, ax, figsize, show, save, return_fig) as plot:
         left, right = plot.axes
-        left.plot(spot, table["null_95"], "_", color="0.5", markersize=14, label="95% of chance")
+        left.plot(
+            spot, table["null_95"], "_", color="0.5", markersize=14, label="95% quantile by chance"
+        )
         left.plot(spot, table["statistic"], "o", color="tab:red", label="component")
         by = "by cell: exploratory" if exploratory else f"by {result['unit']}"
         left.set(title=f"significance, {by}", ylabel="statistic")

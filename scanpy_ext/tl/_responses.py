@@ -237,7 +237,7 @@ def response(
     of a cell from the reference cells. For each condition, the cells are scored along the direction
     that separates them best from the reference cells [1]_. The cell that is scored has no part in
     choosing the direction. The scores are modelled as a mixture of two distributions: that of the
-    reference cells, which by definition do not respond, and the same distribution shifted by the
+    reference cells, which by definition did not respond, and the same distribution shifted by the
     response [2]_.
 
     Parameters
@@ -349,7 +349,7 @@ def response(
         for label, n in n_references[n_references < _FEWEST].items():
             raise ValueError(
                 f"within: {label!r} of adata.obs[{within!r}] has {n} reference cells; at least "
-                f"{_FEWEST} are needed to compare its cells with. Leave its cells out."
+                f"{_FEWEST} are needed. Leave the cells of {label!r} out."
             )
         values: Any = _read.centred(rows.load(dense=True), of_cells, back[used])
     donors = None if donor is None else _select.known_labels(adata, donor, "donor", front)

@@ -51,9 +51,9 @@ def significance(
     donors would show it too. This function tests whether they would. The p-value of a component
     compares its statistic with the statistics after donors have changed sides. For each such
     relabelling, both sets are formed again with the same weight for every donor, the components
-    before the tested one are removed, and the contrast strength is chosen again. The statistic is
-    then that of the leading component (`contrast_core.condition_test`). The stability of a
-    component says how little it changes when donors are drawn with replacement.
+    before the tested one are removed, and the contrast strength is chosen again. The statistic of
+    the relabelling is computed from the leading component (`contrast_core.condition_test`). The
+    stability of a component says how little it changes when donors are drawn with replacement.
     `scanpy_ext.pl.significance` plots both. The cells are not embedded.
 
     With `donor=None`, single cells are permuted and drawn instead. Since cells of one donor are not

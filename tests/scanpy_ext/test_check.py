@@ -253,7 +253,7 @@ def test_faults_of_the_design_are_named(design):
         (design, {"batch": "plate"}, "batch: no batch has cells in both sets"),
         (nested, {}, "donor: no donor has cells in both sets"),
         (valued(np.rint(design.X * 3)), {}, "values: the values look like raw counts"),
-        (valued(np.expm1(design.X)), {}, "which no logarithm of counts does"),
+        (valued(np.expm1(design.X)), {}, "too large for logarithms of counts"),
         (design, {"mask_var": np.arange(8) > 5}, "genes: 2 of the 2 genes of largest variance"),
         (valued(design.X[:, [2, *range(1, 8)]]), {}, "ratio: cross-fitted ratio"),
         (valued(one_sided), chosen, "gene choice: 100% of the foreground's 2 most variable"),

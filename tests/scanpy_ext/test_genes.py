@@ -90,7 +90,7 @@ def test_loadings_of_every_result_are_found_by_key(cells: AnnData, untouched: An
             np.testing.assert_array_equal(back, wide)
         for options, message in [
             ({"key": "PCs_cpca"}, "no result 'PCs_cpca' of"),
-            ({"key": "kernel_cpca"}, "has no loadings .* A kernel has none"),
+            ({"key": "kernel_cpca"}, "has no loadings .* Kernel cPCA has no load"),
             ({"level": 1}, "it has one set of loadings: leave level out"),
             ({"key": "cpca_path"}, f"level=None .*it has {levels}"),
             ({"key": "cpca_path", "level": 9}, f"level=9 .*it has {levels}"),

@@ -90,7 +90,10 @@ EMPTY = pd.array([None] * N, dtype=object)
 COLUMNS: dict[str, tuple[Any, str]] = {
     "donor": (EMPTY, "no cell has a value in both 'condition' and 'odd'"),
     "cell_type": (EMPTY, "no cell that may be paired has a value in adata.obs..odd"),
-    "groupby": (pd.array([["a"]] * N, dtype=object), "holds list, which cannot be told apart"),
+    "groupby": (
+        pd.array([["a"]] * N, dtype=object),
+        "holds values of type list, which cannot be compared",
+    ),
     "within": ([np.nan] * N, "within: 60 cells have no value"),
 }
 

@@ -96,7 +96,7 @@ def test_the_components_to_plot_can_be_chosen(done):
     cx.tl.cpca_path(done, **REFERENCE, n_comps=1, key_added="one")
     with pytest.raises(ValueError, match="components=2 is out of range: it must be from 1 to 1"):
         cx.pl.cpca_path(done, key="one")
-    with pytest.raises(ValueError, match="expected two, one for each axis"):
+    with pytest.raises(ValueError, match="expected two components to draw"):
         cx.pl.cpca_path(done, components=[1])
 
 
