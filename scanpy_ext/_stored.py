@@ -166,8 +166,9 @@ class Fitted:
         filters = self.filters
         if self.genes is None or "background_mean" not in self.table:
             raise ValueError(
-                f"adata.uns[{self.keys.uns!r}] cannot be used for denoising, which needs components "
-                "of genes. Run scanpy_ext.tl.cpca, cpca_star, pcpca or clvm without obsm=."
+                f"adata.uns[{self.keys.uns!r}] cannot be used for denoising, which needs "
+                "components of genes. Run scanpy_ext.tl.cpca, cpca_star, pcpca or clvm without "
+                "obsm=."
             )
         mean, other = self.vector("mean"), self.vector("background_mean")
         return LinearMap(

@@ -31,8 +31,8 @@ _LETTER = 0.08  # width of a letter in inches
 # A logarithmic axis of fewer decades than this has evenly spaced ticks, because it is too short for
 # several ticks at 1, 2, 5 or 10.
 _LINEAR = 0.7
-# Ticks of longer logarithmic axes. Each entry holds a number of decades, and the multiples of powers
-# of 10 at which axes with fewer decades have their ticks.
+# Ticks of longer logarithmic axes. Each entry holds a number of decades, and the multiples of
+# powers of 10 at which axes with fewer decades have their ticks.
 _SUBDIVIDED = ((1.6, (1.0, 2.0, 5.0)), (2.6, (1.0, 3.0)), (np.inf, (1.0,)))
 
 
