@@ -123,8 +123,8 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
         raise IsADirectoryError(f"path={str(path)!r} is a folder; expected the path of a file.")
     if not target.parent.is_dir():
         raise FileNotFoundError(
-            f"path={str(path)!r} is in a folder that does not exist, {str(target.parent)!r}: make "
-            "it first."
+            f"path={str(path)!r} is in the folder {str(target.parent)!r}, which does not exist. "
+            "Create the folder first."
         )
     writer = _Writer(check_flag(moments, "moments"))
     header = {
@@ -209,7 +209,7 @@ def _read(file: IO[bytes], path: str) -> Model:
             raise _Refused(
                 f"{path} has format {header['format']!r}, written by contrast-suite "
                 f"{header.get('library')!r}; this version ({_VERSION}) reads format "
-                f"{_FORMAT}. Read it with that version."
+                f"{_FORMAT}. Read the file with the version that wrote it."
             )
         with archive.open(_MEMBERS[1]) as values:
             arrays = [_read_array(values, *described) for described in header["arrays"]]

@@ -138,8 +138,8 @@ class MomentContrast(LinearContrast):
             check_choice(strength, name, self._rules, "a number")
         elif as_number(strength, name) != 0:
             raise ValueError(
-                f"{name}={strength:g} was given without a background to contrast with: "
-                f"fit(X, background=...). Without one, {name} is 'auto' or 0."
+                f"{name}={strength:g} was given without a background. Give one: "
+                f"fit(X, background=...), or set {name} to 'auto' or 0."
             )
         fitted = clone(self).set_params(**{name: 0.0})._fit_design(X, None, design)
         for attribute in [each for each in vars(self) if each.endswith("_")]:  # from an earlier fit
@@ -184,9 +184,9 @@ class MomentContrast(LinearContrast):
                 shape (n, n_features)
             Rows to transform. Sparse input stays sparse. Stored data are read in blocks of rows.
         within : array-like of shape (n,), optional
-            A label for each row. The scores of the rows with a label are then centred by the mean
-            that this label had in the foreground of the fit. If the foreground had no such label,
-            they are centred by the mean of the given rows with this label.
+            A label for each row. The scores of a row are then centred by the mean of its label in
+            the foreground of the fit. If the foreground has no such label, they are centred by the
+            mean of the given rows with this label.
 
         Returns
         -------

@@ -27,7 +27,8 @@ _TOOLTIPS = {
     "step": "Distance from a patch to the next, in pixels; 0 is automatic",
     "dark": "Subtracts the mean of the background too, so that the dark ground of a fluorescence "
     "image becomes 0",
-    "constant": "Improves the result a little if this is true, but flattens faint signal if not",
+    "constant": "Improves the result a little if the background is equally strong everywhere. "
+    "Otherwise it flattens faint signal.",
     "absorbed": "For absorption images and bright field. The result is then an optical density.",
 }
 

@@ -46,7 +46,7 @@ class Reuse(Section):
         self.export = PushButton(
             text="Export…", tooltip="Write the result as .ome.tif or .ome.zarr"
         )
-        self.script = PushButton(text="Copy as Python", tooltip="A script that does the same")
+        self.script = PushButton(text="Copy as Python", tooltip="A script that repeats this run")
         self.save = PushButton(text="Save model…")
         self.load = PushButton(
             text="Load model…", tooltip="Apply it to other images, without a background"
@@ -87,7 +87,7 @@ class Reuse(Section):
         shown = self._results.current
         if shown is None:
             return
-        task, text = shown.outcome.task, "A script that does the same is on the clipboard."
+        task, text = shown.outcome.task, "A script that repeats this run is on the clipboard."
         if task.saved is None:
             script = as_python(task.pair, shown.outcome.solution)
             QApplication.clipboard().setText(script)
@@ -140,7 +140,7 @@ class Reuse(Section):
         def done(failures: tuple[str, ...]) -> None:
             text = f"Done: the results are in {target}."
             if failures:
-                text = "\n\n".join([f"Done, except for {len(failures)}:", *failures])
+                text = "\n\n".join([f"Done, except for {len(failures)} files:", *failures])
             self.said.emit(text)
 
         run = partial(apply_to_folder, self.path, source, target)

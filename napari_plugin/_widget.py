@@ -49,7 +49,9 @@ class ContrastiveDenoising(Container[Widget]):
         self.results = Results(napari_viewer, self._on_gone)
         self.choices = Choices(napari_viewer)
         self.cost = Line()
-        self.preview = PushButton(text="Preview", tooltip="Try it on the part that is on screen")
+        self.preview = PushButton(
+            text="Preview", tooltip="Compute the result for the part on screen"
+        )
         self.run = PushButton(text="Run")
         self.cancel = PushButton(text="Cancel", enabled=False)
         self.progress = ProgressBar(value=0, min=0, max=1, visible=False)
@@ -139,8 +141,8 @@ class ContrastiveDenoising(Container[Widget]):
     def _fail(self, error: Exception) -> None:
         """Show a message about an error; for an unexpected error, pass the details to napari."""
         text = (
-            "This failed for a reason that was not foreseen; nothing was changed. The details are "
-            "among napari's notifications (lower right corner)."
+            "An unexpected error occurred, and nothing was changed. The details are among napari's "
+            "notifications (lower right corner)."
         )
         if isinstance(error, InputError):
             text = str(error)
@@ -150,7 +152,7 @@ class ContrastiveDenoising(Container[Widget]):
             name = f" ({Path(error.filename).name})" if error.filename else ""
             text = (
                 f"A file could not be read or written{name}: {error.strerror or error}. Check that "
-                "it is still there and that there is room, and try again."
+                "it still exists and that the disk has free space, and try again."
             )
         else:
             notification_manager.receive_error(type(error), error, error.__traceback__)
@@ -378,8 +380,8 @@ class ContrastiveDenoising(Container[Widget]):
 
     def _on_not_examined(self, error: Exception) -> None:
         self.verdict.say(
-            "The result could not be checked, for a reason that was not foreseen. The details are "
-            "among napari's notifications (lower right corner).",
+            "The result could not be checked because of an unexpected error. The details are among "
+            "napari's notifications (lower right corner).",
             "doubtful",
         )
         notification_manager.receive_error(type(error), error, error.__traceback__)

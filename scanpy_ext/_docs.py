@@ -22,8 +22,8 @@ groups
     always holds the cells of `reference` too, so that it contains the difference between the
     groups and the reference.
 foreground, background
-    Any other design, instead of `groupby` and `reference`: a boolean mask of shape
-    `(n_obs,)` each, or the name of a boolean column of `adata.obs`. The two may overlap. If
+    The two sets of cells, instead of `groupby` and `reference`. Each is a boolean mask of shape
+    `(n_obs,)`, or the name of a boolean column of `adata.obs`. The two sets may overlap. If
     the background's cells are not in the foreground, the contrast shows variation *within* the
     foreground, but not the difference between the two sets. A missing value counts as `False`. The
     background may also be another AnnData that has the genes of `adata` in the same order. All of
@@ -106,8 +106,9 @@ use are held in memory. If anything fails, `adata` is left untouched.""",
     "RAISES": """\
 ValueError
     If a column, group, layer or gene mask does not exist, selects nothing, or has the wrong
-    length; if both calling styles are given, or neither; if there are NaN or infinite values; if
-    a result would replace something that this package did not write.
+    length. The error is also raised if the cells are chosen both by `groupby` and by masks, or not
+    at all, if there are NaN or infinite values, or if a result would replace something that this
+    package did not write.
 TypeError
     If a mask is not boolean, or the matrix has an unknown type.""",
 }

@@ -4,8 +4,8 @@ python scripts/address.py                                 # fails and says where
 python scripts/address.py https://github.com/OWNER/NAME   # writes it
 
 The address is written into `[project.urls]`, into CITATION.cff, and into the substitutions of
-pyproject.toml. With these substitutions the links and pictures of the README work on a package
-index. Until then, the README on a package index has no links and no pictures.
+pyproject.toml. With these substitutions, the links and pictures of the README work on a package
+index. Without them, the README on a package index has no links and no pictures.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def missing(root: Path) -> list[str]:
         "CITATION.cff": f'repository-code: "{address}"\n' in citation,
         "the README's links, in pyproject.toml": substitutions(address) in text,
     }
-    return [f"{place}: not {address}" for place, there in places.items() if not there]
+    return [f"{place}: lacks {address}" for place, there in places.items() if not there]
 
 
 def write(root: Path, address: str) -> None:

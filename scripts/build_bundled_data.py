@@ -1,7 +1,7 @@
 """Rebuild the files in contrast_core/datasets/data from their sources.
 
-The script needs Pillow, scikit-image and scikit-learn. $CONTRAST_DATA is the folder of the larger
-real data:
+The script needs Pillow, scikit-image and scikit-learn. The variable CONTRAST_DATA names the folder
+that holds the larger real datasets:
 
     CONTRAST_DATA=... python scripts/build_bundled_data.py
 """

@@ -270,6 +270,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # Otherwise Python would use old bytecode for a mutated file of the same age and length.
+    # Python would otherwise use the old bytecode of a mutated file if its time and length are
+    # unchanged.
     sys.dont_write_bytecode = True
     sys.exit(main())

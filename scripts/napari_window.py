@@ -57,7 +57,7 @@ class Hands:
         print(f"   {path}")
 
     def choose(self, *path: str) -> None:
-        """Open a menu, hover over its submenus, and click on the last entry, with two clicks."""
+        """Open a menu, hover over its submenus, and click on the last entry (two clicks)."""
         bar = self.window.menuBar()
         action = self._entry(bar, path[0])
         self._click(bar, bar.actionGeometry(action).center())
@@ -92,7 +92,7 @@ class Hands:
         self.wait()
 
     def pick(self, box, text: str) -> None:
-        """Open a combo box and choose one of its entries, with two clicks."""
+        """Open a combo box and choose one of its entries (two clicks)."""
         native = box.native
         self._click(native, native.rect().center())
         view = native.view()

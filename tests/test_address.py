@@ -47,4 +47,4 @@ def test_one_call_writes_the_address_everywhere_and_another_replaces_it(tmp_path
     citation = tmp_path / "CITATION.cff"
     changed = citation.read_text(encoding="utf-8").replace(ADDRESS, "https://a.b/c")
     citation.write_text(changed, encoding="utf-8")
-    assert address.missing(tmp_path) == [f"CITATION.cff: not {ADDRESS}"]
+    assert address.missing(tmp_path) == [f"CITATION.cff: lacks {ADDRESS}"]

@@ -167,8 +167,8 @@ def _check_truncation(truncation: object, n_components: int, n_features: int) ->
 def _check_rank(wanted: int, rank: int, option: str, moments: Moments) -> None:
     if wanted > rank:
         raise ValueError(
-            f"{option} asks for {wanted} directions in which the data vary, but to working "
-            f"precision S has {rank} among {moments.n_features} features "
+            f"{option} asks for {wanted} directions in which the data vary. Up to rounding errors, "
+            f"the covariance S has {rank} among {moments.n_features} features "
             f"({moments.n_samples} rows). In other directions, S+ v = lambda S v has no solution. "
             "Use truncation='auto' or a smaller number."
         )

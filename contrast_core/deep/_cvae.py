@@ -241,11 +241,11 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         Raises
         ------
         ValueError, TypeError
-            If a parameter is out of range; if the two datasets have different features; if a value
-            is NaN or infinite, or is not a count with ``noise="counts"``; if a dataset has only one
-            row, or the background does not vary; if a network's output has the wrong shape; or if
-            the loss is NaN or infinite in the first epoch. (In a later epoch such a loss is a
-            warning, and the best weights so far are kept.)
+            If a parameter is out of range, the two datasets have different features, a dataset has
+            only one row, or the background does not vary. The error is also raised if a value is
+            NaN or infinite, or is not a count with ``noise="counts"``, or if a network's output has
+            the wrong shape. It is raised too if the loss is NaN or infinite in the first epoch. If
+            this happens in a later epoch, there is a warning, and the best weights so far are kept.
         ImportError
             If torch is not installed.
         """

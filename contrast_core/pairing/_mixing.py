@@ -124,8 +124,8 @@ def ilisi(X: ArrayLike, conditions: ArrayLike) -> float:
 def kbet(X: ArrayLike, conditions: ArrayLike, types: ArrayLike) -> float:
     """Return the fraction of rows whose neighbours have the same mix of conditions as their type.
 
-    For each row, a chi-squared test at level .05 compares two frequencies of the conditions: among
-    the 50 nearest neighbours of the same type, and in the whole type [1]_.
+    For each row, a chi-squared test at level .05 compares the frequencies of the conditions among
+    the row's 50 nearest neighbours of the same type with their frequencies in the whole type [1]_.
 
     Parameters
     ----------

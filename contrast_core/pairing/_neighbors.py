@@ -27,8 +27,8 @@ from contrast_core.rows import rows_of
 
 Search: TypeAlias = Literal["auto", "exact", "approximate"]
 
-# The search of a label is exact up to this number of distances, which takes about 20 s in 20
-# dimensions.
+# The search among the rows of a label is exact up to this number of distances, which takes about
+# 20 s in 20 dimensions.
 _EXACT_DISTANCES = 1e9
 
 
@@ -168,8 +168,8 @@ def _two_labels(
     # their types may differ.
     if name == "within" and set(kinds) & set("US") and set(kinds) & set("biuf"):
         raise TypeError(
-            f"{name} are {found[0].dtype} but positive_{name} are {found[1].dtype}: no label of "
-            "one can equal one of the other. Give both as strings, or both as numbers."
+            f"{name} are {found[0].dtype} but positive_{name} are {found[1].dtype}, so no labels "
+            "can be equal. Give both as strings, or both as numbers."
         )
     return found
 
@@ -236,8 +236,8 @@ def _approximate_index(rows: Any, n_neighbors: int, random_state: int | None) ->
         from pynndescent import NNDescent
     except ImportError as error:
         raise ImportError(
-            "approximate neighbours need the package pynndescent, which scanpy brings. Install "
-            "it, or choose search='exact'."
+            "approximate neighbours need the package pynndescent, which is installed with scanpy. "
+            "Install it, or choose search='exact'."
         ) from error
     return NNDescent(rows, n_neighbors=max(30, n_neighbors), random_state=random_state)
 

@@ -35,7 +35,7 @@ from contrast_core.spectral._cpca import default_alphas
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContrastPath(ShortRepr):
-    """Contrastive PCA at every contrast of a grid; made by `contrast_path`.
+    """Contrastive PCA at every contrast of a grid, as computed by `contrast_path`.
 
     Parameters
     ----------
@@ -210,5 +210,6 @@ def _check_grid(alphas: ArrayLike | None) -> FloatArray:
     if not len(grid):
         raise ValueError("alphas is empty; give at least one contrast, or None for the default.")
     if (np.diff(grid) == 0).any():
-        raise ValueError(f"alphas repeats {grid[:-1][np.diff(grid) == 0][0]:g}; each must differ.")
+        repeated = grid[:-1][np.diff(grid) == 0][0]
+        raise ValueError(f"alphas repeats {repeated:g}; give each contrast strength once.")
     return np.asarray(grid, dtype=np.float64)

@@ -98,10 +98,10 @@ def fail_with(error):
 
 
 FAILURES = [
-    ("run", RuntimeError("no luck"), "not foreseen", "no luck"),
-    ("run", StopIteration("no luck"), "not foreseen", "no luck"),
+    ("run", RuntimeError("no luck"), "unexpected error", "no luck"),
+    ("run", StopIteration("no luck"), "unexpected error", "no luck"),
     ("run", MemoryError("no luck"), "not enough memory", None),
-    ("layer_data", ValueError("no room"), "not foreseen", "no room"),
+    ("layer_data", ValueError("no room"), "unexpected error", "no room"),
 ]
 
 
@@ -152,7 +152,7 @@ def test_failures_before_a_run_are_reported_in_the_dock(viewer, picture, notifie
     picture.choices.pair = None  # causes an error that the dock does not expect
     for n_told, button in enumerate(("run", "preview"), start=1):
         picture.run(button)
-        assert "not foreseen" in picture.words
+        assert "unexpected error" in picture.words
         assert [severity for severity, _ in notified()] == ["error"] * n_told
 
 
