@@ -1,4 +1,4 @@
-"""Contrastive dimension reduction, which shows what varies in a foreground but not a background.
+"""Contrastive dimension reduction, which shows what varies in a foreground but not in a background.
 
 Names are loaded on first use, so that the import of the package takes little time.
 """

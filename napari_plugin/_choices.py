@@ -40,7 +40,7 @@ _TOOLTIPS = {
     "image": "The image or stack whose background is to be removed",
     "axis": "The axis that holds channels. The background of each channel is removed separately.",
     "kind": "Which part of the data shows the background without signal",
-    "draw": "Then drag a box over an area that shows no signal",
+    "draw": "Press this, and drag a box over an area that shows no signal",
     "area": "A layer of shapes or labels that mark the background",
     "from_here": "Use the frame on screen as the first frame of the background",
     "to_here": "Use the frame on screen as the last frame of the background",

@@ -243,8 +243,8 @@ def permutation_test(
     if samples.repeats_background():
         warn(
             "every row of background is a row of X too, so this test would compare rows with "
-            "themselves. Use condition_test with the treated rows alone as X. It then adds the "
-            "background to the foreground."
+            "themselves. Use condition_test and give only the treated rows as X, because that test "
+            "adds the background to the foreground itself."
         )
     relabellings = Relabellings.from_samples(samples, n_permutations)
     parts = samples.units()

@@ -94,7 +94,7 @@ def cpca_path(
         Variance of the background cells along each component.
     `.uns['cpca_path' | key_added]['loadings']` : `ndarray` \
 (shape `(n_representatives, n_dimensions, n_comps)`)
-        The loadings of the representatives. They are here, and not in `.varm`, only with `obsm`.
+        Only with `obsm`: the loadings of the representatives, instead of those in `.varm`.
     `.uns['cpca_path' | key_added]['n_foreground' | 'n_background']` : `int`
         Number of cells.
     `.uns['cpca_path' | key_added]['params']` : `dict`

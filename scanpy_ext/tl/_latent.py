@@ -75,8 +75,8 @@ def clvm(
         Further parameters of `contrast_core.CLVM`. Give `{"robust": "entries"}` if single values
         may be wrong, or `{"robust": "rows"}` if whole cells may be. `{"sparsity": "auto"}` gives
         loadings of few genes, and `{"inference": "vi"}` allows robust fits to data larger than
-        memory. Others are `"n_init"`, `"max_iter"`, `"device"`, `"progress"` and `"random_state"`
-        (0 by default).
+        memory. Other parameters are `"n_init"`, `"max_iter"`, `"device"`, `"progress"` and
+        `"random_state"` (0 by default).
 
     Returns
     -------
