@@ -18,7 +18,6 @@ from benchmarks.common.measures import seconds
 from benchmarks.common.peers import installed
 from benchmarks.common.report import Report, run
 from contrast_core import CPCA, PCPCA, PCAPlusPlus, SecondMoments, contrast_path
-from contrast_core.linalg import add_products
 
 
 def path(report: Report, contrastive: Any) -> None:
@@ -71,7 +70,7 @@ def chunks(report: Report) -> None:
     def products(rows: Any) -> None:
         out = np.zeros((size[1], size[1]), rows.dtype)
         for _ in range(few):
-            add_products(rows, out)
+            out += rows.T @ rows
 
     def moments(precision: Any) -> Any:
         rows = (pool[i % len(pool)] for i in range(n_chunks))

@@ -15,10 +15,10 @@ from contrast_core.linalg._eigen import (
 )
 from contrast_core.linalg._generalized import (
     RidgeWeights,
-    leading_ratio,
-    regularised_path,
+    check_definite,
+    leading_ratios,
 )
-from contrast_core.linalg._lapack import add_products, mirror_upper
+from contrast_core.linalg._lapack import mirror_upper
 from contrast_core.linalg._path import contrastive_path
 from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_cholesky
 from contrast_core.linalg._pooled_ratio import (
@@ -38,13 +38,13 @@ __all__ = [
     "PivotedFactor",
     "RidgeWeights",
     "SearchSpace",
-    "add_products",
     "aligned",
     "blas_threads",
+    "check_definite",
     "contrastive_path",
     "fix_signs",
     "leading_eigenpairs",
-    "leading_ratio",
+    "leading_ratios",
     "mirror_upper",
     "nearby_component",
     "orthogonal_ratios",
@@ -54,7 +54,6 @@ __all__ = [
     "pooled_ratios",
     "principal_angles",
     "proved_trace_ratio",
-    "regularised_path",
     "search_components",
     "solve_contrast",
     "sparse_components",

@@ -43,10 +43,8 @@ def solve_matrix(
         pairs = proved_eigenpairs(matrix, k, budget)
         if pairs is not None:
             return pairs.eigenpairs(), "eigsh"
-    given = matrix.T  # usually Fortran-ordered, as LAPACK needs it to work in place
-    if not overwrite or not given.flags.f_contiguous:
-        given = np.array(matrix, order="F")
-    values, vectors = largest_eigenpairs(given, k)
+    # The transpose is usually Fortran-ordered, as LAPACK needs it to work in place.
+    values, vectors = largest_eigenpairs(matrix.T, k, overwrite=overwrite)
     return Eigenpairs(values[::-1].copy(), fix_signs(np.ascontiguousarray(vectors.T[::-1]))), "eigh"
 
 

@@ -1,16 +1,14 @@
 """Leading generalised eigenpairs of a foreground against a regularised background.
 
 Problem: find the directions with the largest ratio of variances, ``C_X v = lambda B v`` with the
-regularised background ``B = b_1 I + b_2 C_Y``. Every such B has the same eigenvectors as the
-background, so the background is decomposed only once. In the basis of its eigenvectors, B is
-diagonal, and whitening turns each problem into an ordinary eigenproblem (Golub and Van Loan, Matrix
-Computations, 4th ed., section 8.7). An error is raised if B is not positive definite to working
-precision. The directions are B-orthonormal up to rounding errors times the condition number of B.
+regularised background ``B = b_1 I + b_2 C_Y``. LAPACK reduces the problem by a Cholesky factor of B
+to an ordinary eigenproblem (Golub and Van Loan, Matrix Computations, 4th ed., section 8.7). An
+error is raised if B is not positive definite to working precision. The directions are B-orthonormal
+up to rounding errors times the condition number of B.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +16,7 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._bases import fix_signs
-from contrast_core.linalg._eigen import leading_eigenpairs
 from contrast_core.linalg._proof import Eigenpairs
-from contrast_core.linalg._proved import proved_eigenpairs
 
 
 class RidgeWeights(NamedTuple):
@@ -30,68 +26,36 @@ class RidgeWeights(NamedTuple):
     background: float
 
 
-def regularised_path(
-    foreground: FloatArray,
-    background: FloatArray,
-    weights: Sequence[RidgeWeights],
-    k: int,
-    *,
-    budget: float | None = None,
-) -> list[Eigenpairs]:
-    """Return the top-k generalised eigenpairs ``C_X v = lambda B v`` for each of several B.
-
-    The values are descending and the components B-orthonormal. If `budget` is given, an iteration
-    solves the problems one after the other. For each B it may take this many products of a matrix
-    and a vector, and its result is proved to be right (`_proved`). If the iteration or the proof
-    fails for one B, LAPACK solves this problem and all later ones.
-
-    Raises ValueError if B is singular to working precision (condition number above
-    ``1 / (D eps)``).
-    """
-    spectrum, basis = scipy.linalg.eigh(background, driver="evd", check_finite=False)
-    spectrum = np.maximum(spectrum, 0.0)
-    rotated = basis.T @ foreground @ basis
-    rounding = len(spectrum) * np.finfo(np.float64).eps
-    near: FloatArray | None = None  # sum of the last directions, from which the next search starts
-    pairs = []
-    for weight in weights:
-        diagonal = weight.identity + weight.background * spectrum
-        singular = int((diagonal <= rounding * diagonal.max()).sum())
-        if singular:
-            raise _singular(weight, f"{singular} of {len(spectrum)} directions")
-        whitening = 1 / np.sqrt(diagonal)
-        whitened = rotated * whitening * whitening[:, None]
-        proved = None
-        if budget is not None:
-            start = None if near is None else near / whitening
-            proved = proved_eigenpairs(whitened, k, budget, start)
-        if proved is None:
-            budget = None
-            values, inner = leading_eigenpairs(whitened, k)
-        else:
-            values, inner = proved.values[:k], proved.vectors.T
-            near = inner.sum(axis=0) * whitening
-        pairs.append(Eigenpairs(values, fix_signs((inner * whitening) @ basis.T)))
-    return pairs
-
-
-def leading_ratio(
-    foreground: FloatArray, background: FloatArray, weight: RidgeWeights
+def leading_ratios(
+    foreground: FloatArray, background: FloatArray, weight: RidgeWeights, k: int
 ) -> Eigenpairs:
-    """Return the leading generalised eigenpair for one B.
+    """Return the top-k generalised eigenpairs ``C_X v = lambda B v``.
 
-    For small matrices, this is several times faster than `regularised_path`. Raises ValueError if B
-    is singular to working precision.
+    The values are descending and the components B-orthonormal. Raises ValueError if B has no
+    Cholesky factor.
     """
     ridged = ridged_background(background, weight)
-    last = len(ridged) - 1
+    size = len(ridged)
     try:
         values, vectors = scipy.linalg.eigh(
-            foreground, ridged, subset_by_index=(last, last), check_finite=False
+            foreground, ridged, subset_by_index=(size - k, size - 1), check_finite=False
         )
     except np.linalg.LinAlgError as error:
         raise _singular(weight, "some directions") from error
-    return Eigenpairs(values, vectors.T)
+    return Eigenpairs(values[::-1].copy(), fix_signs(vectors.T[::-1]))
+
+
+def check_definite(background: FloatArray, weight: RidgeWeights) -> None:
+    """Raise ValueError if B is singular to working precision: condition above ``1 / (D eps)``."""
+    rounding = len(background) * np.finfo(np.float64).eps
+    # The trace bounds the largest eigenvalue, and most ridges are far above its rounding error.
+    if weight.identity > rounding * (weight.identity + weight.background * background.trace()):
+        return
+    spectrum = np.maximum(scipy.linalg.eigvalsh(background, check_finite=False), 0.0)
+    spectrum = weight.identity + weight.background * spectrum
+    singular = int((spectrum <= rounding * spectrum.max()).sum())
+    if singular:
+        raise _singular(weight, f"{singular} of {len(spectrum)} directions")
 
 
 def ridged_background(background: FloatArray, weight: RidgeWeights) -> FloatArray:

@@ -16,7 +16,7 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._bases import fix_signs
-from contrast_core.linalg._generalized import RidgeWeights, leading_ratio, ridged_background
+from contrast_core.linalg._generalized import RidgeWeights, leading_ratios, ridged_background
 from contrast_core.linalg._proof import Eigenpairs
 
 
@@ -65,7 +65,7 @@ def orthogonal_ratios(
     outwards = np.eye(len(x))  # basis of the directions that are left, as rows
     values, directions = np.empty(k), np.empty((k, len(x)))
     for i in range(k):
-        pair = pooled_ratios(x, y, weight, 1) if pooled else leading_ratio(x, y, weight)
+        pair = pooled_ratios(x, y, weight, 1) if pooled else leading_ratios(x, y, weight, 1)
         [unit] = pair.components / np.linalg.norm(pair.components)
         values[i], directions[i] = pair.values[0], unit @ outwards
         # This reflection maps the direction to the first coordinate, which is then dropped.

@@ -22,9 +22,7 @@ from contrast_core.linalg._search import squares_fit
 _TOLERANCE = 1e-12
 
 
-def proved_eigenpairs(
-    matrix: FloatArray, k: int, budget: float, start: FloatArray | None = None
-) -> RitzPairs | None:
+def proved_eigenpairs(matrix: FloatArray, k: int, budget: float) -> RitzPairs | None:
     """Return the k algebraically largest eigenpairs of a symmetric matrix, or None if not proved.
 
     Parameters
@@ -35,17 +33,12 @@ def proved_eigenpairs(
         Number of eigenpairs.
     budget : float
         Number of products that the iteration may take before LAPACK is used instead.
-    start : ndarray of shape (D,), optional
-        Start of the iteration, such as a sum of approximate eigenvectors; by default a fixed random
-        vector.
     """
     size = len(matrix)
     basis = max(20, 2 * k + 10)
     largest = float(np.abs(matrix.diagonal()).max(initial=0.0))
     if basis >= size or not largest or not squares_fit(largest):
         return None
-    if start is None:
-        start = np.random.default_rng(0).standard_normal(size)
     # ARPACK's tolerance has an absolute part, so the matrix is scaled by a power of two. NumPy's
     # product releases Python's lock, which SciPy's BLAS does not.
     scale = 2.0 ** -int(np.frexp(largest)[1])
@@ -58,7 +51,7 @@ def proved_eigenpairs(
             operator,
             *(k + 1,),
             which="LA",
-            v0=start,
+            v0=np.random.default_rng(0).standard_normal(size),
             ncv=basis,
             tol=_TOLERANCE,
             maxiter=restarts,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray, check_choice
-from contrast_core.linalg import add_products, mirror_upper
+from contrast_core.linalg import mirror_upper
 from contrast_core.moments._moments import in_cache
 from contrast_core.moments._sparse import BoolArray, group_sums
 from contrast_core.moments._sparse_within import filled_columns, sparse_within
@@ -266,8 +266,7 @@ def _dense_summary(
         left = group_sums(centred, weights, codes, n_groups)[1] / each
         if weights is not None:
             centred *= np.sqrt(weights, dtype=dtype)[:, None]
-        products = np.zeros((rows.shape[1],) * 2, dtype)
-        add_products(centred, products)
+        products = centred.T @ centred
         within, scaled = products.astype(np.float64, copy=False), left * (total / n)[:, None]
         for some in in_cache(within):
             within[some] /= n

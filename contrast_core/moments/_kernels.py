@@ -24,7 +24,6 @@ import numpy as np
 from scipy.sparse import diags_array
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg import add_products
 from contrast_core.rows import ELEMENTS
 
 # Smallest number of entries for which compiled code is faster, if numba is loaded already.
@@ -139,7 +138,7 @@ def _by_numba(
             *(rows.indptr, rows.indices, values, spread, codes, centres, place),
             *(first, kept, part, across, square),
         )
-        add_products(part, among)
+        among += part.T @ part
     return among, across, square
 
 

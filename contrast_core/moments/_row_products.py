@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
 from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg import add_products, worker_threads
+from contrast_core.linalg import worker_threads
 from contrast_core.moments._feature_moments import FeatureMoments
 from contrast_core.moments._sparse import filled_features, group_sums, sparse_gram
 from contrast_core.rows import Rows, check_finite
@@ -170,7 +171,7 @@ def _dense_products(
         block = rows.centred(block, means[:, columns])
         for i, part in enumerate(rows.split(block)):
             variances[i, columns] = np.einsum("ij,ij->j", part, part) / totals[i]
-        add_products(block.T, gram)
+        gram = dsyrk(1.0, block.T, beta=1.0, c=gram, trans=1, overwrite_c=1)
     return gram, means, variances
 
 

@@ -14,7 +14,7 @@ from contrast_core.contrast._automatic import RIDGE
 from contrast_core.linalg import (
     Components,
     RidgeWeights,
-    leading_ratio,
+    leading_ratios,
     nearby_component,
     solve_contrast,
 )
@@ -131,7 +131,7 @@ class Statistic:
             budget = _PLAN.single_budget(len(p), 1)
             values, [v] = solve_contrast(p, q, self.alpha, 1, budget)[0]
             return Leading(float(values[0]), v, v, block)
-        values, [v] = leading_ratio(p, q, self._ridge(n_varying))
+        values, [v] = leading_ratios(p, q, self._ridge(n_varying), 1)
         v /= np.linalg.norm(v)
         removed = v if self.orthogonal and self.beta is not None else p @ v
         return Leading(float(values[0]), v, removed, block)

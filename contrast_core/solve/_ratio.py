@@ -20,17 +20,17 @@ from contrast_core.feedback import warn
 from contrast_core.linalg import (
     Eigenpairs,
     RidgeWeights,
+    check_definite,
     fix_signs,
+    leading_ratios,
     orthogonal_ratios,
     orthonormal_rows,
     pooled_eigenvalues,
     pooled_ratios,
-    regularised_path,
 )
 from contrast_core.moments import Moments
 from contrast_core.solve._contrast import may_be_null, warn_of_null_directions
 from contrast_core.solve._frame import Frame
-from contrast_core.solve._plan import Plan
 
 
 class RatioSolution(NamedTuple):
@@ -67,7 +67,6 @@ def solve_ratios(
     y: Moments,
     weights: Sequence[RidgeWeights],
     k: int,
-    plan: Plan,
     *,
     orthogonal: bool = False,
     condition_limit: float | None = None,
@@ -82,7 +81,7 @@ def solve_ratios(
     if orthogonal or condition_limit is not None:
         frame, solved = _orthogonal_or_limited(weights, k, frame, orthogonal, condition_limit)
     else:
-        solved = _in_frame(frame, weights, k, plan)
+        solved = _in_frame(frame, weights, k)
         # No eigenvalue is negative, so all eigenvalues beyond the foreground's rank are zero, like
         # those of the null directions.
         if k > frame.size or any(
@@ -91,7 +90,7 @@ def solve_ratios(
         ):
             exact = frame.without_null_directions()
             if exact.size < frame.size:
-                frame, solved = exact, _in_frame(exact, weights, k, plan)
+                frame, solved = exact, _in_frame(exact, weights, k)
     n_null = max(k - frame.size, 0)
     if n_null:
         warn_of_null_directions(n_null, k)
@@ -151,14 +150,13 @@ def _check_ties(x: FloatArray, y: FloatArray, weight: RidgeWeights, k: int) -> N
         )
 
 
-def _in_frame(
-    frame: Frame, weights: Sequence[RidgeWeights], k: int, plan: Plan
-) -> list[Eigenpairs]:
+def _in_frame(frame: Frame, weights: Sequence[RidgeWeights], k: int) -> list[Eigenpairs]:
     k = min(k, frame.size)
     if not k:
         return [Eigenpairs(np.empty(0), np.empty((0, frame.size))) for _ in weights]
-    budget = plan.single_budget(frame.size, k)
-    return regularised_path(frame.x, frame.y, weights, k, budget=budget)
+    for weight in weights:
+        check_definite(frame.y, weight)
+    return [leading_ratios(frame.x, frame.y, weight, k) for weight in weights]
 
 
 def _lifted(

@@ -19,7 +19,7 @@ from contrast_core._validation import (
 from contrast_core.contrast import background_ridge
 from contrast_core.linalg import RidgeWeights
 from contrast_core.moments import Moments
-from contrast_core.solve import Plan, plan_for, solve_ratios
+from contrast_core.solve import Plan, solve_ratios
 
 _LARGEST_CONDITION = 1e13  # largest condition number that double precision resolves
 
@@ -146,7 +146,7 @@ class CPCAStar(StrengthPath, MomentContrast):
     0.8
     >>> star.transform(mice.foreground).shape
     (270, 2)
-    >>> weaker, stronger = star.path([0.1, 0.99])  # the background is decomposed once for both
+    >>> weaker, stronger = star.path([0.1, 0.99])  # from the same moments
     """
 
     _strength = "beta"
@@ -182,17 +182,17 @@ class CPCAStar(StrengthPath, MomentContrast):
         x, y = self.foreground_moments_, self.background_moments_
         distinct, _ = ascending(others, [other._weights(x, y).background for other in others])
         k = self._n_features_out
-        return self._solve(distinct, x, y, k, plan_for(x, y, k, contrasts=len(distinct)))
+        return self._solve(distinct, x, y, k)
 
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         k = check_n_components(self.n_components, foreground.n_features)
-        [fitted] = self._solve([self], foreground, background, k, plan)
+        [fitted] = self._solve([self], foreground, background, k)
         return fitted
 
     def _solve(
-        self, others: list[Self], foreground: Moments, background: Moments, k: int, plan: Plan
+        self, others: list[Self], foreground: Moments, background: Moments, k: int
     ) -> list[Self]:
-        """Fit each of the estimators, with one background decomposition for all."""
+        """Fit each of the estimators to the same moments."""
         weights = [other._weights(foreground, background) for other in others]
         limit = self.condition_limit
         if limit is not None:
@@ -200,7 +200,7 @@ class CPCAStar(StrengthPath, MomentContrast):
                 limit, "condition_limit", above=1, at_most=_LARGEST_CONDITION, expected="None, or"
             )
         solutions = solve_ratios(
-            *(foreground, background, weights, k, plan),
+            *(foreground, background, weights, k),
             orthogonal=check_flag(self.orthogonal, "orthogonal"),
             condition_limit=limit,
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ from contrast_core.linalg import (
     principal_angles,
     subspace_error,
 )
-from contrast_core.linalg._lapack import largest_eigenpairs
 from tests.core.planned import symmetric
 
 EPS = np.finfo(np.float64).eps
@@ -43,19 +40,6 @@ def test_leading_eigenpairs_solve_the_problem(values: Any) -> None:
         residual = found.components @ matrix - found.values[:, None] * found.components
         assert np.abs(residual).max() < 200 * EPS * scale
         np.testing.assert_allclose(found.components @ found.components.T, np.eye(k), atol=1e-13)
-
-
-def test_other_threads_run_while_an_eigenproblem_is_solved() -> None:
-    """Check that other threads run during a long computation, so that a window can respond."""
-    matrix = np.asfortranarray(symmetric(np.linspace(3, -1, 900)))
-    solver = threading.Thread(target=largest_eigenpairs, args=(matrix, 10))
-    ticks = 0
-    solver.start()
-    while solver.is_alive():
-        time.sleep(0.001)
-        ticks += 1
-    solver.join()
-    assert ticks > 5  # if the solver held Python's global lock, there would be only one tick
 
 
 def test_the_sign_rule_does_not_depend_on_the_last_bit() -> None:
