@@ -178,7 +178,7 @@ def test_only_values_of_the_genes_and_the_layer_in_use_must_be_finite(cells):
     cx.tl.cpca(cells, **REFERENCE, mask_var=np.arange(12) != 4)
     assert np.isfinite(cells.obsm["X_cpca"]).all()
     cells.X = None
-    with pytest.raises(ValueError, match=r"adata\.X is None: name the layer"):
+    with pytest.raises(ValueError, match=r"adata\.X is None. Give the name of the layer"):
         cx.tl.cpca(cells, **REFERENCE)
     cx.tl.cpca(cells, **REFERENCE, layer="log")
     assert cells.uns["cpca"]["params"]["layer"] == "log"
