@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from contrast_core.images import Frames, Patches
 
 Method: TypeAlias = Literal["automatic", "cpca", "pcpca", "pca", "cpca_star"]
-Brightness: TypeAlias = Literal["auto", "keep", "remove"]
+Brightness: TypeAlias = Literal["keep", "remove"]
 Samples: TypeAlias = Patches | Frames
 FloatImage: TypeAlias = NDArray[np.float32]
 BoolArray: TypeAlias = NDArray[np.bool_]

@@ -153,7 +153,9 @@ def strong_lines(report: Report) -> None:
             peer, whose = best_peer(image, clean)
             print(f"{make.__name__} on {name}; {whose} {peer:.3f}")
             for strength in ("auto", "varying"):
-                result = suppress_background(image, mask, background_strength=strength)
+                result = suppress_background(
+                    image, mask, brightness="remove", background_strength=strength
+                )
                 error = relative_error(result.denoised, clean, image)
                 report.measured(f"background_strength={strength}", error)
 

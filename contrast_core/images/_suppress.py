@@ -137,14 +137,15 @@ def suppress_background(
     brightness : {"keep", "remove"}, default="keep"
         For patches: whether the image stays as bright as it is ("keep"), or the mean of the
         background is subtracted together with its pattern ("remove"). Choose "remove" if the
-        background is a dark ground that should become 0, as in fluorescence. A dark ground
-        and a dark part of a photograph look alike, so this is not decided automatically. The
-        result's ``brightness`` is the mean that was kept.
+        background is a dark ground that should become 0, as in fluorescence; lines then leave less
+        error. A dark ground and a dark part of a photograph look alike, so this is not decided
+        automatically. The result's ``brightness`` is the mean that was kept.
     background_strength : {"auto", "varying", "constant"}, default="auto"
         For patches: whether the strength of the background may differ from place to place; see
-        `StructuredBackgroundRemover`. "auto" is "constant" for strips and "varying" for squares.
-        A strip shows only a few lines of random brightness, and their differences would be mistaken
-        for a change of strength.
+        `StructuredBackgroundRemover`. "auto" is "constant" for strips on a dark ground, that is
+        with ``brightness="remove"``, and "varying" otherwise. A strip shows only a few lines of
+        random brightness, and their differences would be mistaken for a change of strength. In
+        photographs, a constant strength would take flat areas of another brightness for background.
     channel_axis : int, optional
         Axis of the image that holds channels. Each channel has its own background. A background
         image must have the same channels in the same axis; a mask is shared by all channels.
@@ -259,8 +260,8 @@ def suppress_background(
         )
     if not isinstance(sampling, Patches):
         samples = _suitable_windows(stack, source, mask, target)
-    options = background_strength, progress
-    result = _from_patches(samples, brightness, stack, source, mask, target, out, *options)
+    options = background_strength, brightness, progress
+    result = _from_patches(samples, stack, source, mask, target, out, *options)
     small = math.prod(map(int, stack.shape)) <= _LARGE_IMAGE
     if _are_strips(samples) and sampling == "patches" and source is stack is target and small:
         lines = _whole_lines(result.removed, samples)
@@ -307,11 +308,13 @@ def _fitted(
     source: Any,
     mask: BoolArray | None,
     strength: str,
+    brightness: Brightness,
     progress: Progress,
 ) -> StructuredBackgroundRemover:
     """Return a remover that was fitted to patches of the image and of the background."""
     if strength == "auto":
-        strength = "constant" if _are_strips(samples) else "varying"
+        lines_on_dark = _are_strips(samples) and brightness == "remove"
+        strength = "constant" if lines_on_dark else "varying"
     moments = _moments(samples, source, mask, "the background", progress)
     remover = StructuredBackgroundRemover(background_strength=strength)  # type: ignore[arg-type]
     return remover.fit(
@@ -322,13 +325,13 @@ def _fitted(
 
 def _from_patches(
     samples: Patches,
-    brightness: Brightness,
     stack: Any,
     source: Any,
     mask: BoolArray | None,
     target: Any,
     out: Any,
     strength: str,
+    brightness: Brightness,
     progress: Progress,
 ) -> SuppressedBackground:
     n_pixels = math.prod(map(int, source.shape)) if mask is None else _marked(mask, source)
@@ -336,7 +339,7 @@ def _from_patches(
     if len(samples.sides) == 2:  # a part of a large stack is enough for fitting
         part, _ = excerpt(stack, None, progress)
         source, mask = excerpt(source, mask, progress)
-    remover = _fitted(samples, part, source, mask, strength, progress)
+    remover = _fitted(samples, part, source, mask, strength, brightness, progress)
     removed, spread = _removed_and_spread(remover, samples, part, None)
     kept = removed if brightness == "keep" else 0.0
     denoised = samples.map(
