@@ -7,29 +7,29 @@ Units (mice, donors, compounds, pictures, guides) are left out in turn. If there
 units, they are left out in nine groups. The embedding is fitted to the other units, without labels.
 A linear discriminant with equal priors learns the labels from its first k components and classifies
 the rows of the units that were left out. Each figure is the share of rows that are classified
-correctly, averaged over units. Half of the width of its 95% interval (Student's t over units)
-follows it. A linear discriminant ignores the scale of components, so only their subspace counts.
+correctly, averaged over units. After ± stands half the width of its 95% interval (Student's t over
+units). A linear discriminant ignores the scale of components, so only their subspace matters.
 
-Three rows are references that use labels. "cPCA, best alpha" is an upper bound: for each k it takes
-PCA or one of nine strengths, whichever has the highest figure. "All features, with labels" is a
+Three rows are references that use labels. "cPCA, best alpha" is an upper bound: for each k it is
+the highest figure of PCA and of cPCA at nine strengths. "All features, with labels" is a
 discriminant of all features with Ledoit-Wolf shrinkage. "All features, neighbours" classifies by
 the fifteen nearest rows in all features, without an embedding.
 
 "Whitening r" adds r times the background's mean variance to the diagonal of the background's
-covariance, and takes PCA in coordinates in which the sum is the identity. Its subspace is the
-subspace of cPCA* at another beta.
-The automatic beta of cPCA* corresponds to r = 0.25. "Within" subtracts the mean of each unit from
-both datasets. PCA++ takes rows of the same mouse, or of the same compound and concentration, as
-pairs. Missing values are replaced by the foreground's means, except for PCPCA and CLVM, which
-accept them. SparseCPCA and CLVM are fitted for up to 5 components, and PCPCA for up to 20 (5 with
-missing values), because more take too long. A dash stands where a fit takes too long, or where a
-method does not have so many components. CLVM has as many shared as salient variables.
+covariance, whitens the data by this matrix, and applies PCA. Its subspace is the subspace of cPCA*
+at another beta. The automatic beta of cPCA* corresponds to r = 0.25. "Within" subtracts the mean of
+each unit from both datasets. PCA++ takes rows of the same mouse, or of the same compound and
+concentration, as pairs. Missing values are replaced by the foreground's means, except for PCPCA and
+CLVM, which accept them. SparseCPCA and CLVM are fitted for up to 5 components, and PCPCA for up to
+20 (5 with missing values), because fits of more components take too long. A dash means that a fit
+takes too long, or that a method does not have so many components. CLVM has as many shared as
+salient variables.
 
-Then the advice of `contrast_report`, which sees no labels, is compared with these figures. Each
-pair of a dataset with an effect and a number of components is called a place. In at least 80% of
-the places the figure of the advised method must be within 0.02 of the best of the four methods that
-can be advised. For each kind of dataset without an effect, the advice must be "nothing to find" in
-at least 19 of 20 random draws.
+The advice of `contrast_report`, which uses no labels, is then compared with these figures. A
+combination of a dataset with an effect and a number of components is called a place. In at least
+80% of the places the figure of the advised method must be within 0.02 of the best of the four
+methods that can be advised. For each kind of dataset without an effect, the advice must be "nothing
+to find" in at least 19 of 20 random draws.
 """
 
 from __future__ import annotations
@@ -93,7 +93,10 @@ class Truncated:
 
 
 def nested(fit: Callable[[], Any]) -> Fit:
-    """Fit once and take the first k components, for methods whose components are nested."""
+    """Fit a method once, and take its first k components for each k.
+
+    This is valid for methods whose first k components do not depend on how many are fitted.
+    """
     once = cache(fit)
     return lambda k: Truncated(once(), k)
 
@@ -164,7 +167,7 @@ def centred(rows: Any, units: Any) -> Any:
 
 
 def scores(task: Task) -> Scores:
-    """Leave out units in turn, and score every method on each of them."""
+    """Leave out units in turn, and return the accuracy of every method on each of them."""
     found: dict[str, dict[int, list[float]]] = {}
     folds = task.folds
     if folds is None:
@@ -256,7 +259,10 @@ def advice_of(task: Task) -> tuple[Any, bool]:
 
 
 def judged(task: Task, found: Scores) -> tuple[str, str, list[bool]]:
-    """Return the advice as a table row and in words, and for which k it is close to the best."""
+    """Return the advice as a table row and in words, and whether it is good for each k.
+
+    It is good if the figure of the advised method is within `CLOSE` of the best of the four.
+    """
     advice, something = advice_of(task)
     close, cells = [], []
     for k, name in zip(advice.n_components.tolist(), advice.advised, strict=True):
@@ -269,7 +275,7 @@ def judged(task: Task, found: Scores) -> tuple[str, str, list[bool]]:
 
 
 def methods_compared(found: dict[str, Scores]) -> list[str]:
-    """Return a table of how often each single method is close to the best of the four, for each k.
+    """Return a table of how often each method is close to the best of the four, for each k.
 
     Two lines that compare cPCA* with cPCA follow the table.
     """
@@ -294,10 +300,10 @@ def methods_compared(found: dict[str, Scores]) -> list[str]:
     gap = np.round(star - plain, 2)
     lines += [
         "",
-        f"cPCA\\* against cPCA, both automatic, in {len(gap)} places: better by at least 0.01 in "
-        f"{int((gap >= 0.01).sum())}, by at most {gap.max():.2f}; worse by at least 0.01 in "
-        f"{int((gap <= -0.01).sum())}, by at most {-gap.min():.2f}; mean difference "
-        f"{(star - plain).mean():+.3f}.",
+        f"At the automatic strengths, cPCA\\* is better than cPCA by at least 0.01 in "
+        f"{int((gap >= 0.01).sum())} of {len(gap)} places (largest difference {gap.max():.2f}), "
+        f"and worse by at least 0.01 in {int((gap <= -0.01).sum())} (largest difference "
+        f"{-gap.min():.2f}). The mean difference is {(star - plain).mean():+.3f}.",
     ]
     return lines
 
@@ -324,13 +330,15 @@ def main() -> int:
             advice.append(row)
             words.append(sentence)
             close += places
-    held = f"- within {CLOSE} of the best of the four in {sum(close)} of {len(close)} places."
-    advice += [*words, "", "How often it was right:", "", held]
+    held = f"within {CLOSE} of the best of the four in {sum(close)} of {len(close)} places"
+    advice += [*words, "", "How often the advice was right:", ""]
+    advice.append(f"- The advised method is {held}.")
     missed = sum(close) < 0.8 * len(close)
     for deal in nulls(data) if not chosen else []:
         tried = [deal(np.random.default_rng(seed)) for seed in range(N_DEALS)]
         silent = sum(not advice_of(task)[1] for task in tried)
-        advice.append(f'- {tried[0].name}: "nothing to find" in {silent} of {N_DEALS} deals.')
+        text = f'the advice is "nothing to find" in {silent} of {N_DEALS} random draws'
+        advice.append(f"- {tried[0].name}: {text}.")
         missed |= silent < N_DEALS - 1
     compared = methods_compared(every) if every else []
     print("\n".join(["", *compared, "", *advice]), flush=True)
