@@ -3,8 +3,9 @@
 Problem: a matrix that is not a covariance leads to meaningless components. A covariance is finite,
 symmetric and positive semidefinite, up to the rounding of single precision. The first two
 properties are checked by products with a random vector, as in Freivalds' test of matrix products
-(IFIP Congress, 1977, p. 839). The third is checked by a Cholesky factorisation of the matrix plus a
-small multiple of the identity. A matrix that passes has no eigenvalue below -1e-6 times its trace.
+(Freivalds, Probabilistic machines can use less running time, IFIP Congress 77, pp. 839-842, 1977).
+The third is checked by a Cholesky factorisation of the matrix plus a small multiple of the
+identity. A matrix that passes has no eigenvalue below -1e-6 times its trace.
 """
 
 from __future__ import annotations
