@@ -1,7 +1,7 @@
 """Covariances within and between groups of rows, such as donors or batches.
 
 Problem: separate the variation within groups from the differences between their means, as in the
-multivariate analysis of variance (Mardia, Kent and Bibby, Multivariate Analysis, 1979, chapter 12).
+multivariate analysis of variance (Mardia, Kent and Bibby, Multivariate Analysis, 1979).
 Let group g have n_g rows with mean m_g, and let m be the mean of all n rows. By the law of total
 covariance, the covariance of all rows is the sum of a part within and a part between groups:
 
