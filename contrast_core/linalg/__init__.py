@@ -4,7 +4,6 @@ from contrast_core.linalg._angles import principal_angles, subspace_error
 from contrast_core.linalg._bases import aligned, fix_signs, orthonormal_rows
 from contrast_core.linalg._components import (
     Components,
-    nearby_component,
     proved_trace_ratio,
     search_components,
 )
@@ -46,7 +45,6 @@ __all__ = [
     "leading_eigenpairs",
     "leading_ratios",
     "mirror_upper",
-    "nearby_component",
     "orthogonal_ratios",
     "orthonormal_rows",
     "pivoted_cholesky",

@@ -14,11 +14,11 @@ that space. The ratio of this V is a lower bound of alpha, and its error is of t
 squared error of V. Therefore alpha is updated while the space grows, and it is accurate long before
 the eigenvectors are.
 
-`proved_trace_ratio` has the matrices, and proves its result by inertia (`_proof`). The other
-functions prove nothing. `search_components` has only products. The ratio of the residual to the
+`proved_trace_ratio` has the matrices, and proves its result by inertia (`_proof`).
+`search_components` has only products, and proves nothing. The ratio of the residual to the
 eigenvalue gap bounds the sine of the error. A result is accepted if this bound is at most 1e-8, or
 at most the effect of rounding if that is larger. The search would miss a direction that is
-orthogonal to the whole random start. `nearby_component` is less accurate and faster.
+orthogonal to the whole random start.
 """
 
 from __future__ import annotations
@@ -61,13 +61,10 @@ class Components(NamedTuple):
         The contrast strength. If it was searched for, this is a lower bound of the exact value.
     pairs : RitzPairs or None
         The eigenpairs; None if they have not converged or are not proved.
-    block : ndarray of shape (D, b)
-        Columns near the eigenvectors, from which a search for similar matrices can start.
     """
 
     alpha: float
     pairs: RitzPairs | None
-    block: FloatArray
 
 
 def search_components(
@@ -131,9 +128,8 @@ def proved_trace_ratio(
         Largest number of columns that may be multiplied.
     """
     diagonals = x.diagonal(), y.diagonal()
-    nothing = Components(0.0, None, np.empty((len(x), 0)))
     if k + 1 + EXTRA >= len(x) or not all(squares_fit(float(part.max())) for part in diagonals):
-        return nothing
+        return Components(0.0, None)
     pencil = Pencil(x, y)
     # For a larger matrix, one factor costs as much as a larger number of steps with the diagonal.
     patience = max(_PATIENCE, len(x) // _FEATURES_PER_STEP)
@@ -151,48 +147,12 @@ def proved_trace_ratio(
     return result
 
 
-def nearby_component(
-    x: FloatArray,
-    y: FloatArray | None,
-    ridge: float,
-    start: FloatArray | None,
-    budget: float,
-) -> Components:
-    r"""Return the leading eigenpair of a matrix that is close to a solved one, without a proof.
-
-    Use it for statistics that are compared with one another, such as the statistics of permuted
-    labels, but not for final results. The relative error of the eigenvalue is about 1e-14, the
-    square of the error of the eigenvector.
-
-    Parameters
-    ----------
-    x : ndarray of shape (D, D)
-        Symmetric matrix.
-    y : ndarray of shape (D, D), optional
-        If given, the largest ratio :math:`v^\top X v / v^\top (Y + \tau I) v` is searched for.
-    ridge : float
-        The ridge tau.
-    start : ndarray of shape (D, b) or None
-        Orthonormal columns from which the search starts. If None, they are random.
-    budget : float
-        Largest number of columns that may be multiplied.
-    """
-    pencil = Pencil(x, y)
-    block = random_block(len(x), 1 + EXTRA) if start is None else start
-    space = SearchSpace(pencil.multiply, block, 120)
-    diagonals = [part.diagonal() for part in pencil.matrices]
-    # extra=0: only the wanted pair has to converge, not the next one.
-    stage = by_diagonal(*_two(diagonals), patience=100, extra=0)
-    return _searched(space, 1, [stage], budget, None if y is None else ridge, sine=1e-7)
-
-
 def _searched(
     space: SearchSpace,
     k: int | Callable[[SearchSpace], int],
     stages: list[Stage],
     budget: float,
     ridge: float | None,
-    sine: float | None = None,
 ) -> Components:
     """Search at alpha = 0 or, if a ridge is given, at the automatic contrast."""
     alpha = 0.0
@@ -209,8 +169,6 @@ def _searched(
         return np.array([alpha])
 
     def tolerance(ritz: Ritz, gap: float) -> float:
-        if sine is not None:
-            return sine
         # The spectral norm needs an eigenproblem, so the larger Frobenius norm is tried first.
         norm = float(np.linalg.norm(space.small(ritz.alpha)))
         if rounding_counts(norm, gap):
@@ -224,8 +182,7 @@ def _searched(
             break
         if not space.trace_ratio(count(), ridge, alpha) > alpha * (1 + 1e-12):
             break
-    block = space.leading(alpha, pairs.vectors.shape[1] + EXTRA)
-    return Components(alpha, pairs if converged else None, block)
+    return Components(alpha, pairs if converged else None)
 
 
 def _two(diagonals: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:

@@ -9,6 +9,8 @@ preconditioner need not be exact: it changes how fast the iteration converges, b
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import ssyrk
@@ -21,40 +23,24 @@ _TINY = float(np.finfo(np.float64).tiny)
 _FLOOR = 1e-5  # smallest margin, as a share of the largest Ritz value
 
 
-class Pencil:
+class Pencil(NamedTuple):
     """``foreground - alpha * background`` for any alpha, in double and in single precision.
 
-    If there are two matrices, copies of them in single precision are kept, because they are used
-    for many values of alpha.
-
-    Parameters
-    ----------
-    foreground : ndarray of shape (D, D)
-        Symmetric.
-    background : ndarray of shape (D, D), optional
-        Symmetric; None if there is no background.
+    Both matrices are symmetric, (D, D).
     """
 
-    def __init__(self, foreground: FloatArray, background: FloatArray | None) -> None:
-        self.matrices = [foreground] if background is None else [foreground, background]
-        # Matrices are divided by these scales, so that single precision neither overflows nor
-        # underflows.
-        self._scales = [max(float(m.max()), -float(m.min())) or 1.0 for m in self.matrices]
-        self._single: list[NDArray[np.float32]] = []
+    foreground: FloatArray
+    background: FloatArray
 
     def multiply(self, columns: FloatArray) -> list[FloatArray]:
         """Return the products of each matrix with columns (D, b)."""
-        return [(columns.T @ matrix).T for matrix in self.matrices]
+        return [(columns.T @ matrix).T for matrix in self]
 
     def single_precision(self, alpha: float, scale: float) -> NDArray[np.float32]:
         """Return ``(foreground - alpha * background) / scale``, in Fortran order."""
-        if len(self.matrices) == 1:
-            return _single(self.matrices[0], scale).T
-        if not self._single:
-            self._single = list(map(_single, self.matrices, self._scales))
-        contrast = self._single[0].T * np.float32(self._scales[0] / scale)
-        contrast -= self._single[1].T * np.float32(alpha * self._scales[1] / scale)
-        return contrast
+        contrast = _single(self.foreground, 1 / scale)
+        contrast -= _single(self.background, alpha / scale)
+        return contrast.T
 
     def factored(self, ritz: Ritz) -> Precondition:
         """Return a solver for ``sigma I - C(alpha)``, made definite along the wanted Ritz vectors.
@@ -90,7 +76,7 @@ class Pencil:
 
     def factors(self) -> list[Stage]:
         """Return three stages; each makes a new factor once the stage before it has stalled."""
-        cost = len(self.matrices[0]) // 100
+        cost = len(self.foreground) // 100
         return [Stage(self.factored, patience=5, cost=cost)] * 3
 
 
@@ -129,6 +115,6 @@ def _margins(values: FloatArray, diagonal: FloatArray, gap: float) -> FloatArray
     return np.maximum(values - diagonal[:, None], least)
 
 
-def _single(matrix: FloatArray, scale: float) -> NDArray[np.float32]:
-    single = np.empty(matrix.shape, dtype=np.float32)
-    return np.multiply(matrix, 1 / scale, out=single, casting="same_kind")
+def _single(matrix: FloatArray, factor: float) -> NDArray[np.float32]:
+    """Return the product of a matrix and a factor, which is rounded to single precision."""
+    return np.multiply(matrix, factor, out=np.empty(matrix.shape, np.float32), casting="same_kind")

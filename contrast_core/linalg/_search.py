@@ -153,11 +153,6 @@ class SearchSpace:
         """Return all Ritz values, descending."""
         return np.asarray(np.linalg.eigvalsh(self.small(alpha))[::-1], dtype=np.float64)
 
-    def leading(self, alpha: float, count: int) -> FloatArray:
-        """Return the leading Ritz vectors, (D, count)."""
-        _, vectors = largest_eigenpairs(self.small(alpha), min(count, self.size))
-        return np.asarray(self._basis[:, : self.size] @ vectors[:, ::-1])
-
     def restrict(self, alphas: FloatArray, count: int) -> None:
         """Keep only the span of the `count` leading Ritz vectors at each of some contrasts."""
         s, count = self.size, min(count, self.size)

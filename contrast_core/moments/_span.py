@@ -20,12 +20,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg import (
-    PivotedFactor,
-    fix_signs,
-    mirror_upper,
-    pivoted_cholesky,
-)
+from contrast_core.linalg import PivotedFactor, fix_signs, pivoted_cholesky
 from contrast_core.moments._moments import Form, Moments
 from contrast_core.moments._row_products import StackedRows
 from contrast_core.moments._second_moments import SecondMoments
@@ -225,7 +220,6 @@ def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
     )
     stacked = StackedRows.of(loaded)
     gram, means, variances = stacked.products()
-    mirror_upper(gram)
     # The (weighted) sum of the rows centred by one mean is zero, so each mean reduces the rank by
     # one.
     largest = len(gram) - int(np.count_nonzero(stacked.centre_weights))

@@ -69,8 +69,8 @@ class Deflation:
         from j on.
         """
         return [
-            self.statistic.leading(*covariances(j), totals, self.n_varying - j, found).statistic
-            for j, (found, totals) in enumerate(zip(self.found, self.totals, strict=True))
+            self.statistic.leading(*covariances(j), totals, self.n_varying - j).statistic
+            for j, totals in enumerate(self.totals)
         ]
 
     def strengths(self) -> FloatArray:

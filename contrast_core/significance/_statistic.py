@@ -11,13 +11,7 @@ import numpy as np
 from contrast_core._moment_contrast import MomentContrast
 from contrast_core._validation import FloatArray
 from contrast_core.contrast._automatic import RIDGE
-from contrast_core.linalg import (
-    Components,
-    RidgeWeights,
-    leading_ratios,
-    nearby_component,
-    solve_contrast,
-)
+from contrast_core.linalg import RidgeWeights, leading_ratios, solve_contrast
 from contrast_core.probabilistic import PCPCA
 from contrast_core.solve import LIMITS, Plan
 from contrast_core.spectral import CPCA, CPCAStar
@@ -31,7 +25,6 @@ class Leading(NamedTuple):
     statistic: float
     direction: FloatArray  # (D,)
     removed: FloatArray  # (D,), the direction that is projected out before the next component
-    near: FloatArray | None  # (D, b), the columns from which the search in relabelled data starts
 
 
 @dataclass(frozen=True)
@@ -106,50 +99,25 @@ class Statistic:
         y: FloatArray,
         totals: tuple[float, float],
         n_varying: int,
-        given: Leading | None = None,
     ) -> Leading:
         """Compute the leading component of the covariances `x` and `y` (D, D), and its statistic.
 
         `totals` are the total variances of the original data. `n_varying` is the number of
-        features, or coordinates, that vary. `given` is the component of the original data. With
-        many features, the search for the component of relabelled data starts from it.
+        features, or coordinates, that vary.
         """
         free = self.alpha is None and self.beta is None
         p, q = (
             part * _ratio(1.0 if free else total, float(np.trace(part)))
             for part, total in zip((x, y), totals, strict=True)
         )
-        nearby = self._nearby(p, q, n_varying, given)
-        if nearby is not None and nearby.pairs is not None and given is not None:
-            [value, _], vector = nearby.pairs.values, nearby.pairs.vectors[:, 0].copy()
-            return Leading(
-                float(value) if self.alpha is not None else nearby.alpha,
-                *(vector, vector, nearby.block),
-            )
-        block = None if nearby is None or nearby.pairs is None else nearby.block
         if self.alpha is not None:
             budget = _PLAN.single_budget(len(p), 1)
             values, [v] = solve_contrast(p, q, self.alpha, 1, budget)[0]
-            return Leading(float(values[0]), v, v, block)
+            return Leading(float(values[0]), v, v)
         values, [v] = leading_ratios(p, q, self._ridge(n_varying), 1)
         v /= np.linalg.norm(v)
         removed = v if self.orthogonal and self.beta is not None else p @ v
-        return Leading(float(values[0]), v, removed, block)
-
-    def _nearby(
-        self, p: FloatArray, q: FloatArray, n_varying: int, given: Leading | None
-    ) -> Components | None:
-        """Search for the component near `given`; return None if there are few features.
-
-        If the search fails, the `pairs` of the returned components are None.
-        """
-        budget, start = _PLAN.automatic_budget(len(p), 1), None if given is None else given.near
-        if budget is None:
-            return None
-        if self.alpha is not None:
-            return nearby_component(p - self.alpha * q, None, 0.0, start, budget)
-        ridge = self._ridge(n_varying)
-        return nearby_component(p, ridge.background * q, ridge.identity, start, budget)
+        return Leading(float(values[0]), v, removed)
 
     def _ridge(self, n_varying: int) -> RidgeWeights:
         if self.beta is not None:

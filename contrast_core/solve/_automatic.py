@@ -81,7 +81,7 @@ def _by_matrices(
     budget = plan.automatic_budget(frame.size, k)
     if budget is None:
         return 0.0, None
-    alpha, pairs = proved_trace_ratio(frame.x, frame.y, k, ridge, budget)[:2]
+    alpha, pairs = proved_trace_ratio(frame.x, frame.y, k, ridge, budget)
     if pairs is None or may_be_null(pairs.values[:k], frame.scale(alpha), frame.size):
         return alpha, None
     values, components = pairs.eigenpairs()
@@ -97,7 +97,7 @@ def _by_products(
         return 0.0, None
     with threads_for(x, y) as threads:
         multiply = partial(products_of, (x, y), varies, threads)
-        alpha, pairs, _block = search_components(
+        alpha, pairs = search_components(
             *(multiply, diagonals, k, plan.max_products), ridge=ridge, random_state=random_state
         )
     if pairs is not None:
