@@ -21,9 +21,10 @@ from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray, check_choice
 from contrast_core.linalg import mirror_upper
+from contrast_core.moments._kernels import compiled_pays
 from contrast_core.moments._moments import in_cache
-from contrast_core.moments._sparse import BoolArray, group_sums
-from contrast_core.moments._sparse_within import filled_columns, sparse_within
+from contrast_core.moments._sparse import BoolArray, filled_features, group_sums
+from contrast_core.moments._sparse_within import sparse_within
 from contrast_core.rows import ELEMENTS, Rows, labelled_blocks
 
 Precision: TypeAlias = Literal["double", "single"]
@@ -204,7 +205,8 @@ class Accumulator:
         step = rows.shape[0]
         if issparse(rows):
             full = rows.nnz >= self._elements
-            filled = filled_columns(rows, codes, self._n_groups)
+            compiled = compiled_pays(rows.nnz)
+            filled = filled_features(rows, codes, self._n_groups, compiled=compiled)
             if filled.all():
                 step = max(_least_rows(n_features), self._elements // n_features)
             else:

@@ -22,8 +22,9 @@ from contrast_core._validation import FloatArray
 
 BoolArray = NDArray[np.bool_]
 
-# Measured multiplications per nanosecond of one thread; only their ratios matter.
-_DENSE, _SPARSE = 65.0, 0.5  # only one triangle of each product was computed
+# Measured multiplications per nanosecond of one thread: for products of dense features, and of
+# sparse features by SciPy or by the compiled loop. Only the ratios of these numbers matter.
+_DENSE, _BY_SCIPY, _BY_NUMBA = 65.0, 0.5, 3.0
 # Columns that are stored in a larger share of the rows are centred before they are multiplied. For
 # all other columns, the squared mean is at most this share of the mean square, so subtracting the
 # mean afterwards costs no digits.
@@ -32,20 +33,16 @@ _CACHED_ENTRIES = 2**16
 _PARTS_PER_THREAD = 16  # parts are small because SciPy holds the product of a part twice
 
 
-def counts_of(rows: Any, codes: Any, n_groups: int) -> tuple[NDArray[Any], FloatArray]:
-    """Count the rows of each group, and the stored entries of each feature in each group."""
-    if codes is None:
-        return np.array([rows.shape[0]]), column_sums(rows, None)[None]
-    there = csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
-    return group_sums(there, None, codes, n_groups)
+def filled_features(rows: Any, codes: Any, n_groups: int, *, compiled: bool = False) -> BoolArray:
+    """Return a mask of the features that are treated as dense in products, (n_features,).
 
-
-def well_filled(in_group: NDArray[Any], held: FloatArray) -> BoolArray:
-    """Return a mask of the columns to centre before they are multiplied, (n_features,).
-
-    The arguments are the result of `counts_of`.
+    `compiled` says whether the compiled loop multiplies the other features, instead of SciPy.
     """
-    return np.asarray((held > _FULLEST * in_group[:, None]).any(axis=0))
+    there = csr_array((np.ones(rows.nnz, np.int8), rows.indices, rows.indptr), shape=rows.shape)
+    in_group, held = group_sums(there, None, codes, n_groups)
+    most = rows.shape[0] * ((_BY_NUMBA if compiled else _BY_SCIPY) / _DENSE) ** 0.5
+    is_full = (held > _FULLEST * in_group[:, None]).any(axis=0)
+    return np.asarray((held.sum(axis=0) > most) | is_full)
 
 
 def as_float64(rows: Any) -> Any:
@@ -57,12 +54,11 @@ def as_float64(rows: Any) -> Any:
 
 
 def column_sums(rows: Any, values: Any) -> FloatArray:
-    """Return column sums of CSR rows with these values; for None, count the stored entries."""
+    """Return the column sums of CSR rows with these values in the place of their own."""
     sums = np.zeros(rows.shape[1])
     for start in range(0, rows.nnz, _CACHED_ENTRIES):  # each part is converted in the cache
         part = slice(start, start + _CACHED_ENTRIES)
-        weights = None if values is None else values[part]
-        sums += np.bincount(rows.indices[part], weights, rows.shape[1])
+        sums += np.bincount(rows.indices[part], values[part], rows.shape[1])
     return sums
 
 
@@ -127,11 +123,3 @@ def sparse_gram(
     ends = (n * np.sqrt(np.linspace(0, 1, n_parts + 1))).round().astype(int).tolist()
     list((map if pool is None else pool.map)(fill, pairwise(ends)))
     return gram.T
-
-
-def filled_features(rows: Any, codes: Any, n_groups: int) -> BoolArray:
-    """Return a mask of the features that are treated as dense in products of rows."""
-    in_group, in_feature = counts_of(rows, codes, n_groups)
-    counts = in_feature.sum(axis=0)
-    most = rows.shape[0] * min(_FULLEST, (_SPARSE / _DENSE) ** 0.5)
-    return np.asarray((counts > most) | well_filled(in_group, in_feature))

@@ -15,41 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrast_core._validation import FloatArray
-from contrast_core.moments._kernels import compiled_pays, covariance_parts
+from contrast_core.moments._kernels import covariance_parts
 from contrast_core.moments._moments import in_cache
-from contrast_core.moments._sparse import BoolArray, counts_of, group_sums, well_filled
-
-# Measured multiplications per nanosecond on one thread: for products of dense columns with each
-# other, of sparse columns with dense columns, and of sparse columns with each other. Only the
-# ratios of these numbers matter.
-_SCIPY, _NUMBA = (65.0, 3.0, 0.33), (65.0, 11.0, 3.0)
-
-
-def filled_columns(rows: Any, codes: Any = None, n_groups: int = 1) -> BoolArray:
-    """Return a mask of the columns of CSR rows that are treated as dense, (n_features,).
-
-    They include all columns that are well filled in at least one group (see `well_filled`).
-    """
-    n_rows, n_features = rows.shape
-    in_group, held_in_group = counts_of(rows, codes, n_groups)
-    counts, full = held_in_group.sum(axis=0), well_filled(in_group, held_in_group)
-    order = np.lexsort((-counts, ~full))
-    held = np.concatenate([[0.0], np.cumsum(counts[order])])
-    n_dense = np.arange(n_features + 1)
-    others = rows.nnz - held
-    of_dense, of_mixed, of_sparse = _NUMBA if compiled_pays(rows.nnz) else _SCIPY
-    nanoseconds = (
-        n_rows * n_dense**2.0 / of_dense
-        + others * n_dense / of_mixed
-        + others**2 / (n_rows * of_sparse)
-        # Cost of joining the parts.
-        + n_features**2.0 * (n_dense < n_features)
-    )
-    least = int(full.sum())
-    chosen = least + int(np.argmin(nanoseconds[least:]))
-    filled = np.zeros(n_features, dtype=np.bool_)
-    filled[order[:chosen]] = True
-    return filled
+from contrast_core.moments._sparse import BoolArray, group_sums
 
 
 def sparse_within(

@@ -12,11 +12,8 @@ import pytest
 import scipy.sparse as sp
 
 from contrast_core import CPCA, SecondMoments
-from contrast_core.moments import (
-    _kernels,
-    _sparse_within,
-    span_moments,
-)
+from contrast_core.moments import _kernels, _sparse_within, span_moments
+from contrast_core.moments._sparse import filled_features
 from contrast_core.rows import rows_of
 from tests.core.kinds import watch_toarray
 
@@ -60,7 +57,7 @@ def use_numba(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
 def test_moments_of_sparse_rows_agree_with_dense_rows(kind: Any, dtype: Any) -> None:
     rows = kind(counts().astype(dtype))
-    assert 0 < _sparse_within.filled_columns(rows.tocsr()).sum() < 400
+    assert 0 < filled_features(rows.tocsr(), None, 1).sum() < 400
     moments = SecondMoments.from_data(blocked(rows))
     assert_close(moments.covariance, covariance(rows))
     np.testing.assert_allclose(moments.mean, rows.toarray().mean(axis=0, dtype=float), rtol=1e-12)
@@ -100,7 +97,7 @@ def test_compiled_code_computes_the_same_sums(
     for compiled in (True, False):
         with monkeypatch.context() as patched:
             use_numba(compiled, patched)
-            filled = _sparse_within.filled_columns(rows, codes, 4)
+            filled = filled_features(rows, codes, 4, compiled=compiled)
             assert 0 < filled.sum() < 150
             parts.append(_sparse_within.sparse_within(rows, filled, weights, codes, 4))
     each = np.ones(len(dense)) if weights is None else weights
