@@ -58,7 +58,7 @@ def mice(report: Report) -> None:
 
 
 def cells(report: Report) -> None:
-    """Figs. 2 and 8: separation of cells by a fit to the other half of the cells.
+    """Figs. 2 and 8: separation of cells that were not used in the fit.
 
     The paper's bone marrow cells are not available. This study uses blood cells with and without
     interferon (Kang et al. 2018), and five random halvings of them. The measures are the adjusted
@@ -81,7 +81,7 @@ def cells(report: Report) -> None:
 
 
 def separated(model: Any, X: Any, new: Any, labels: Any, new_labels: Any) -> tuple[float, float]:
-    """Return the adjusted Rand index and the accuracy of new rows, which the fit has not seen."""
+    """Return the adjusted Rand index and the accuracy on new rows, which the fit has not seen."""
     scores, others = model.transform(X), model.transform(new)
     sd = scores.std(axis=0)
     clusters = KMeans(2, n_init=10, random_state=0).fit(scores / sd).predict(others / sd)
@@ -91,7 +91,7 @@ def separated(model: Any, X: Any, new: Any, labels: Any, new_labels: Any) -> tup
 
 
 def sensors(report: Report) -> None:
-    """Figs. 2, 9 to 11: selection of the channels of body-worn sensors that tell activities apart.
+    """Figs. 2, 9 to 11: selection of those sensor channels that distinguish two activities.
 
     The recordings are not available. This study uses 20 datasets of simulated channels of the same
     kinds. A dataset counts if exactly the six magnetometers are left out.
@@ -120,7 +120,7 @@ def four_groups(report: Report) -> None:
 
 
 def dimension(report: Report) -> None:
-    """Fig. 5: number of shared dimensions that a model with twenty finds, if the data have five."""
+    """Fig. 5: how many of twenty shared dimensions a model keeps, if the data have five."""
     kept = []
     for n, d, size in ((1000, 50, 1.0), (200, 100, 1.0), (1000, 30, 0.5)):
         for seed in range(12):

@@ -59,11 +59,11 @@ def digits(report: Report) -> None:
             "two clusters",
             spread(cpca),
             cpca.min() > 0.9,
-            short=f"{(cpca > 0.9).sum()} of {len(cpca)} deals are above .90; with the automatic "
-            f"alpha, {(auto > 0.9).sum()} are above .90 ({spread(auto)}). In the other deals, the "
-            "background's pictures lack some of the variation that hides the digits. With other "
-            f"crops of the foreground's pictures as the background, {(same > 0.9).sum()} are above "
-            f".90 ({spread(same)}).",
+            short=f"the accuracy is above .90 in {(cpca > 0.9).sum()} of {len(cpca)} deals, "
+            f"at the automatic alpha in {(auto > 0.9).sum()} ({spread(auto)}). In other deals, the "
+            "background's pictures lack some of the variation that hides the digits. If the "
+            "background is other crops of the foreground's pictures, the accuracy is above .90 in "
+            f"{(same > 0.9).sum()} deals ({spread(same)}).",
         )
         report.note("  correlation with the digit, PCA, 10 comp.", spread(blurred))
         recovered = bool(np.all(clear > blurred))
@@ -90,7 +90,8 @@ def mice(report: Report) -> None:
     report.row("accuracy on mice left out, PCA", "no clusters", left_out, left_out < 0.75)
     best, left_out = (float(max(column)) for column in zip(*contrasts, strict=True))
     report.row("silhouette, best of these contrasts", "two clusters", best, best > 0.4)
-    report.row("accuracy on mice left out, the same", "two clusters", left_out, left_out > 0.9)
+    what = "accuracy on mice left out, best contrast"
+    report.row(what, "two clusters", left_out, left_out > 0.9)
 
 
 def cells(report: Report) -> None:
@@ -129,18 +130,19 @@ def cells(report: Report) -> None:
         spread(likelihood),
         np.median(likelihood) >= 0.23,
         short=f"the valid range of gamma' ends at {spread(end)}. cPCA is best at alpha "
-        f"{spread(strength)}; within the range of PCPCA its best silhouettes are {spread(within)}",
+        f"{spread(strength)}; within the valid range of gamma', the best silhouettes of cPCA are "
+        f"{spread(within)}",
     )
     report.note("accuracy, PCA", spread(pca))
     more = np.median(automatic) > np.median(pca)
     report.row("accuracy, cPCA, automatic", "separates more", spread(automatic), more)
     report.row(
-        "PCPCA's total fall as gamma' grows",
+        "fall of PCPCA's silhouette as gamma' grows",
         "rises",
         spread(fall),
         fall.min() > -0.02,
         short=f"in {(fall <= -0.02).sum()} of {len(fall)} patients the silhouette is highest "
-        "inside the range of gamma', and not at its end",
+        "inside the range of gamma' instead of at its end",
     )
     pairs = []
     for pair in combinations(np.unique(patient), 2):
@@ -186,9 +188,9 @@ def sensors(report: Report) -> None:
 def four_groups(report: Report) -> None:
     """App. A: four simulated groups that different contrasts split differently.
 
-    The second number of the paper's N is taken as a standard deviation; if it were a variance, PCA
-    would already separate the groups. The paper does not give the number of background rows; here
-    it equals the number of foreground rows. There are twenty draws.
+    The second argument of the paper's N(., .) is taken as a standard deviation; if it were a
+    variance, PCA would already separate the groups. The paper does not give the number of
+    background rows; here it equals the number of foreground rows. There are twenty draws.
     """
     found = []
     for seed in range(N_DRAWS):
@@ -240,7 +242,7 @@ def front(report: Report) -> None:
         beaten = sum(
             bool(((clouds[0] > x) & (clouds[1] < y)).any()) for x, y in zip(*variances, strict=True)
         )
-        report.row(f"{name}: components beaten", "none", f"{beaten} of 200", beaten == 0)
+        report.row(f"{name}: components that are beaten", "none", f"{beaten} of 200", beaten == 0)
 
 
 def kernel(report: Report) -> None:

@@ -47,7 +47,7 @@ def width(report: Report) -> None:
             text = f"{widths[-1]:.3f} of [0, 1], best {heights.max():.3f}"
             report.note(f"{name}, {method}: accuracy > {LEVEL:.0%}", text)
         text = f"by {widths[1] - widths[0]:.3f} of [0, 1]"
-        report.row(f"{name}: cPCA* the wider", "wider", text, widths[1] > widths[0])
+        report.row(f"{name}: cPCA* has the wider range", "wider", text, widths[1] > widths[0])
 
 
 def length_above(position: NDArray[np.float64], accuracies: NDArray[np.float64]) -> float:
@@ -80,7 +80,7 @@ def online(report: Report) -> None:
         found = [alignment(model.fit(X, background=Y), batch) for model in models]
         text = f"{np.mean(found):.4f} ± {np.std(found):.4f}"
         what = f"beta 0.5, decay_steps {decay}: alignment (bound {bound})"
-        report.row(what, "to 1", text, np.mean(found) >= bound)
+        report.row(what, "tends to 1", text, np.mean(found) >= bound)
     rows, flags = np.vstack([X, Y]), np.arange(len(X) + len(Y)) < len(X)
     order = np.random.default_rng(0).integers(0, len(rows), 100_000)
     stream = OnlineCPCAStar(beta=0.5).partial_fit(rows, flags)  # the first call compiles

@@ -42,7 +42,7 @@ PAPER = {
 }
 WHY = {
     "strong": "both are means of fifty runs, which lie on either side of the theory",
-    "mild": "here variances of signal and background are equal, which the theory excludes",
+    "mild": "the variances of signal and background are equal, which the theory excludes",
 }
 # Errors that the paper reports at D/n = 0.4 for growing n (Tables 10 and 11), and the number of
 # our runs for each number of pairs.
@@ -181,7 +181,9 @@ def theory(report: Report) -> None:
         for column, form in enumerate(("paper's form", "default")):
             ours = zip(RATIOS, PAPER[name], errors_[:, column], strict=True)
             apart = [
-                f"{here:.3f} for {paper:.3f} at {r}" for r, paper, here in ours if here > paper
+                f"{here:.3f} instead of {paper:.3f} at {ratio}"
+                for ratio, paper, here in ours
+                if here > paper
             ]
             report.row(
                 f"{form}: error at most the paper's, {name}",
@@ -203,7 +205,7 @@ def growing(report: Report) -> None:
             found = errors(generators, n, round(0.4 * n), forms, SIGNAL, background)
             form, default, _ = found.mean(axis=0)
             text = f"{form:.3f} ± {found[:, 0].std():.3f}"
-            short = f"our sizes differ from the paper's; at the smallest, {WHY[name]}"
+            short = f"our sizes differ from the paper's; {WHY[name]}"
             what = f"{name}, {n} pairs: paper's form"
             report.row(what, paper, text, form <= paper, short=short if n == 100 else "")
             report.note("  default", float(default))
