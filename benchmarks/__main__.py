@@ -1,9 +1,9 @@
-"""Benchmarks of time and memory, also of other packages: `python benchmarks [NAME ...]`.
+"""Benchmarks of time and memory, and comparisons with packages: `python benchmarks [NAME ...]`.
 
 Each file states what it measures and its bounds, and fails if a bound is missed. A file that
 installs another package says so. The benchmarks `peers`, `cvae`, `cluster`, `sweep`, `large_images`
 and `napari_live` take long or need further software or data, so they run only if they are named.
-The window of `napari_live` needs a screen.
+The study `window` of `napari_live` needs a screen.
 """
 
 from __future__ import annotations

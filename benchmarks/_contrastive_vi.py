@@ -25,7 +25,7 @@ with warnings.catch_warnings():
     fitted = everything[used].copy()
     scvi.external.ContrastiveVI.setup_anndata(fitted)
     model = scvi.external.ContrastiveVI(fitted, n_salient_latent=2, n_background_latent=8)
-    # As for the other methods, the foreground is all cells, so it also contains the controls.
+    # The foreground is all cells, including the controls, as for the other methods.
     model.train(
         background_indices=np.flatnonzero(~treated[used]),
         target_indices=np.arange(used.sum()),

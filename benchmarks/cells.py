@@ -1,10 +1,10 @@
 """Compare contrastive PCA of many sparse cells with `sc.pp.pca` in time and memory.
 
 All datasets have 2,000 genes. `tl.cpca` runs at one alpha and at the automatic alpha. Its
-foreground is all cells, and its background is the control cells. `sc.pp.pca` runs with scanpy's
-default solver and the same number of components. The calls alternate, and each time is the median
-of three in CPU seconds on one BLAS thread. A first run on few cells, which compiles code, is not
-timed. Memory is the peak that Python allocates beyond the matrix.
+foreground is all cells, and its background is the control cells. For comparison, `sc.pp.pca` runs
+with scanpy's default solver and the same number of components. The calls alternate, and each time
+is the median of three in CPU seconds on one BLAS thread. A first run on few cells, which compiles
+code, is not timed. Memory is the peak that Python allocates beyond the matrix.
 
 There are two kinds of cells:
 

@@ -7,9 +7,10 @@ belongs to neither condition. On the cluster, `cx.tl.cpca` (10 components, one a
 cells twice: once for the moments, and once to embed them. The single process reads the chunks once
 and computes the moments of both conditions.
 
-The ratio of elapsed seconds says how long a user waits; it needs an idle machine with two cores.
-The ratio of CPU seconds, summed over all processes, says what the cluster costs, and a busy machine
-changes it less. The memory of a worker is its largest resident size, including imports.
+The ratio of elapsed seconds says how long a user waits. To measure it, use an idle machine with two
+cores. The ratio of CPU seconds, summed over all processes, says what the cluster costs. It depends
+less on other work of the machine. The memory of a worker is its largest resident size, including
+imports.
 
 Bounds: the cluster takes at most 1.3 times as long as the single process, and each worker stays
 below 600 MB for any number of cells.
@@ -39,7 +40,7 @@ from benchmarks.common.report import Report, run
 from contrast_core import SecondMoments
 
 N_GENES, SHARE, BLOCK = 2000, 0.06, 10_000
-WARM = 10_000  # cells of a first call, which imports and compiles code and is not timed
+WARM = 10_000  # number of cells in a first call, which imports and compiles code untimed
 WORST_TIME, WORST_MEMORY = 1.3, 600
 DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 
@@ -67,7 +68,10 @@ def clocks() -> np.ndarray:
 
 
 def on_one_machine(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return the seconds to read all cells, and with the moments of both conditions."""
+    """Return the seconds to read all cells, and the seconds to read them and compute the moments.
+
+    Both are CPU seconds and elapsed seconds. The moments are those of both conditions.
+    """
     lazy = ad.experimental.read_lazy(path)
     known = lazy.obs[["condition"]].to_memory()["condition"]
     SecondMoments.from_data(block(WARM, 0))  # imports and compiles code before the timing
@@ -87,7 +91,7 @@ def usage() -> tuple[float, float]:
 
 
 def on_a_cluster(path: Path) -> tuple[np.ndarray, float]:
-    """Return the CPU seconds of all processes, the elapsed ones, and a worker's peak in MB."""
+    """Return CPU and elapsed seconds of the cluster, and the largest memory of a worker in MB."""
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
@@ -112,7 +116,7 @@ def main(report: Report) -> None:
             print(f"{n:,} cells x {N_GENES:,} genes", flush=True)
             read, alone = on_one_machine(path)
             report.measured("one machine: CPU seconds of reading", read[0])
-            report.measured("  with the moments", alone[0])
+            report.measured("  CPU seconds of reading and moments", alone[0])
             together, memory = on_a_cluster(path)
             report.measured("cluster: elapsed seconds", together[1])
             report.measured("  elapsed / one machine", together[1] / alone[1], most=WORST_TIME)

@@ -5,7 +5,8 @@ panobinostat, and of Kang's blood cells with and without interferon. Each patien
 is left out of the embedding and of the linear discriminant. The foreground is all other cells, and
 the background is the controls among them. Every method has two (salient) dimensions. cPCA and CLVM
 are fitted to log counts, CVAE and ContrastiveVI to counts. ContrastiveVI of scvi-tools runs only if
-the variable SCVI_PYTHON names the Python of a separate environment with `pip install scvi-tools`.
+the environment variable SCVI_PYTHON names the Python of a separate environment with `pip install
+scvi-tools`.
 
 *Memory*: one epoch on 100,000 + 100,000 sparse cells x 2,000 genes.
 """
@@ -71,7 +72,7 @@ def cells(report: Report) -> None:
     methods = {"cPCA": linear(CPCA), "CLVM": linear(CLVM), "CVAE": autoencoder}
     if "SCVI_PYTHON" in os.environ:
         methods["ContrastiveVI"] = contrastive_vi
-    print("accuracy of a discriminant (each left out); CPU seconds of a fit")
+    print("mean accuracy of a discriminant (for each that is left out); CPU seconds of a fit")
     for name, (path, column) in SETS.items():
         adata = anndata.read_h5ad(larger_data() / path)
         counts = sp.csr_matrix(adata.X)

@@ -5,7 +5,7 @@
     # a short run that only tests the benchmark; arguments: device, rows, features, repeats
     python -m benchmarks.gpu cpu 3000 300 1
 
-Foreground and background are float32, and their mean is about 100 standard deviations. The
+Foreground and background are float32, and their means are about 100 standard deviations from 0. The
 benchmark measures the time of the moments of both datasets, and of the path from these moments. The
 moments are computed in three ways: on the device from tensors that are already there, on the device
 from arrays of the host (`device="cuda"`), and on the processor. Times are medians of wall seconds
@@ -73,7 +73,7 @@ def main(report: Report) -> None:
     given = sys.argv[1:] or ["cuda", "200000", "2000", "5"]
     n, d, repeats = map(int, given[1:])
     if given[0] == "cuda" and not torch.cuda.is_available():
-        print("not run: torch finds no CUDA device here, and there is nothing else to measure")
+        print("not run: torch finds no CUDA device")
         return
     device = torch.empty(0, device=given[0]).device
     print(f"{device}, torch {torch.__version__}, n = m = {n:,}, D = {d}, float32")
@@ -95,7 +95,7 @@ def main(report: Report) -> None:
     spent, path = wall(lambda: contrast_path(found[0], background=found[1]), device, 1)
     report.measured("path of 41 contrasts from the moments: seconds", spent)
     off = excess(*(each.covariance for each in reference), path.alphas, path.components)
-    report.measured("  sine to LAPACK, share of what is allowed", off, most=1.0)
+    report.measured("  sine to LAPACK's subspace / largest allowed", off, most=1.0)
     if not report.missed:
         print("the bound holds")
 

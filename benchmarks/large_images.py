@@ -3,12 +3,12 @@
     python -m benchmarks.large_images [image] [recording]
 
 The image shows cells behind a grid, and its chunks of 1,000 x 1,000 pixels are all alike. Results
-are written to a file. The recording has frames of 512 x 512 pixels with four flickering patterns,
-and 300 frames of background. Memory is the anonymous memory of the process (RssAnon), so pages of
+are written to a file. The recording has frames of 512 x 512 pixels with four flickering patterns.
+Its background has 300 frames. Memory is the anonymous memory of the process (RssAnon), so pages of
 memory-mapped files do not count.
 
 Bounds: each chunk of the image is loaded at most four times, and the image takes at most ten
-minutes of one core; the recording takes at most 2 GB.
+minutes of one core. The recording takes at most 2 GB.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StoredImage:
         self.loads = np.zeros((SIDE // CHUNK, SIDE // CHUNK), dtype=int)
 
     def __getitem__(self, index: Any) -> Any:
-        parts = (*index, slice(None))[:2]  # a tuple of one slice or two
+        parts = (*index, slice(None))[:2]  # `index` is a tuple of one or two slices
         spans = [part.indices(SIDE) for part in parts]
         self.loads[tuple(slice(a // CHUNK, -(-b // CHUNK)) for a, b, _ in spans)] += 1
         return self.chunk[np.ix_(*(np.arange(a, b) % CHUNK for a, b, _ in spans))]

@@ -36,7 +36,7 @@ def task(pair: Pair, samples: Any, settings: Settings) -> Task:
 
 
 def live(report: Report) -> None:
-    """Measure the time of a slider move, and of a run, on an image of 512 x 512 pixels."""
+    """Measure the times of a slider move and of a run on an image of 512 x 512 pixels."""
     cells = cells_behind_fringes()
     mask = np.zeros(cells.empty.shape, dtype=bool)
     mask[slice(*BOX), slice(*BOX)] = True
@@ -78,10 +78,10 @@ def largest_memory() -> float:
 def window(report: Report) -> None:
     """Measure how long a run blocks the event loop, and how long it takes to cancel a run.
 
-    For each run the longest pause of the event loop between the click on Run and the results is
-    measured. The figure is the median of five runs, each of which reads the images anew. The
-    longest pause during two idle seconds is printed beside it, because other processes also delay
-    the event loop.
+    A run is judged by the longest pause of the event loop between the click on Run and the results.
+    The figure is the median of five runs, each of which reads the images anew. The longest pause
+    during two idle seconds is printed beside it, because other processes also delay the event
+    loop.
     """
     from napari import Viewer
     from napari.qt import get_qapp
@@ -92,12 +92,12 @@ def window(report: Report) -> None:
     dock = viewer.window.add_plugin_dock_widget("contrast-suite", "Contrastive denoising")[1]
 
     def pause(until: Any, most: float = 300.0) -> float:
-        """Run the event loop, and return the longest pause between two turns of it."""
+        """Run the event loop until a condition holds, and return its longest pause."""
         start = last = time.perf_counter()
         longest = 0.0
         while not until() and last - start < most:
             QApplication.processEvents()
-            time.sleep(0.001)  # lets the worker's thread run
+            time.sleep(0.001)  # so that the worker thread can run
             now = time.perf_counter()
             longest, last = max(longest, now - last), now
         return longest

@@ -1,10 +1,10 @@
 """Compare the suite with other published packages: `python benchmarks peers`.
 
 The current versions of the packages are installed for the length of the run. The first part tests
-whether they find the same subspaces as this suite once their conventions are converted. (The
-conversions are listed in docs/coming_from.md.) The error is the sine of the largest principal
+whether they find the same subspaces as this suite after their parameters are converted as described
+in docs/coming_from.md. The error is the sine of the largest principal
 angle. The second part measures how well known groups separate with all defaults. The third part
-prints the figures with which docs/coming_from.md shows where packages depart from the papers.
+prints the figures of docs/coming_from.md that show where packages depart from the papers.
 `benchmarks/speed.py` compares the times.
 """
 
@@ -51,9 +51,9 @@ def packages() -> dict[str, Any]:
                 [version] = {each.version for each in distributions(path=[folder])}
                 found[name] = import_module(module)
         except subprocess.CalledProcessError:
-            print(f"{name}: cannot be installed today; left out")
+            print(f"{name} cannot be installed and is left out")
             continue
-        note = "" if version == described else f", not {described} as described"
+        note = "" if version == described else f"; docs/coming_from.md describes {described}"
         print(f"{name} {version}{note}")
     return found
 
@@ -113,7 +113,7 @@ def same_subspaces(report: Report, found: dict[str, Any]) -> None:
             star = CPCAStar(2, beta=1).fit(scaled[0], background=scaled[1])
             scores = (star.transform(scaled[0]), rho_scores(found["rhopca"], X, Y))
             spans = (np.linalg.qr(each)[0].T for each in scores)
-            sine("rhopca, CPCAStar(beta=1) of data scaled apart", *spans)
+            sine("rhopca, CPCAStar(beta=1), sets scaled separately", *spans)
         if "pcpca" not in found:
             continue
         model = PCPCA().fit(X, background=Y)
@@ -179,7 +179,7 @@ def by_default(found: dict[str, Any]) -> None:
     If a package returns several embeddings, the best one counts.
     """
     mice, digits = load_mouse_protein(), digits_on_photos(1500)
-    print(f"\n{'nothing chosen':38}{'mice: silhouette':>20}{'digits: accuracy':>20}")
+    print(f"\n{'all defaults':38}{'mice: silhouette':>20}{'digits: accuracy':>20}")
     for name, module in {"contrast_core": None, **found}.items():
         values = []
         for data, measure in ((mice, silhouette), (digits, accuracy)):
@@ -190,7 +190,7 @@ def by_default(found: dict[str, Any]) -> None:
 
 
 def departures(found: dict[str, Any]) -> None:
-    """Print figures that show where packages depart from the papers, as in docs/coming_from.md."""
+    """Print the figures of docs/coming_from.md that show where packages depart from the papers."""
     mice = load_mouse_protein()
     X, Y = mice.foreground, mice.background
     if "pcpca" in found:
@@ -207,7 +207,7 @@ def departures(found: dict[str, Any]) -> None:
         model = fitted_gcpca(found["generalized_contrastive_PCA"], *sets)
         star = CPCAStar(1, beta=1, condition_limit=1e13).fit(sets[0], background=sets[1])
         values = f"{model.objective_values_[0]:.3f}; {star.contrast_index_[0]:.3f}"
-        print(f"  gcPCA: objective_values_ where n = 2 m; the index: {values}")
+        print(f"  gcPCA with n = 2 m: objective_values_; contrast index: {values}")
     for few in (Y, Y[:40]) if "rhopca" in found else ():
         value = silhouette(rho_scores(found["rhopca"], X, few), mice.labels)
         print(f"  rhopca, {len(few)} background rows of 77 features: silhouette {value:.2f}")

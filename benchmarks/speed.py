@@ -50,12 +50,12 @@ def likelihood(report: Report, pcpca: Any) -> None:
         lambda: peer.gradient_descent_missing_data(X.T, Y.T, n_iter=1, verbose=False),
         lambda: PCPCA(2, gamma=0.2).fit(X, background=Y),
     )
-    what = "PCPCA, 500 + 500 x 50, 30% missing: a fit in iterations of pcpca"
+    what = "PCPCA, 500 + 500 x 50, 30% missing: our fit / one iteration of pcpca"
     report.measured(what, fast / slow)
 
 
 def chunks(report: Report) -> None:
-    """Time the moments of 50,000 x 2000 float32 values that come in chunks, also from dask.
+    """Time the moments of 50,000 x 2000 float32 values in chunks, from a plain loop and from dask.
 
     The lower limit is the time that BLAS needs for the symmetric products of these chunks. A few
     chunks are made once and used repeatedly, so that neither a disk nor a random generator is
@@ -114,7 +114,7 @@ def pairs(report: Report) -> None:
 
 
 def wide() -> tuple[Any, Any]:
-    """Return rows with two shared directions and two of the foreground alone."""
+    """Return rows with two shared directions, and two directions of the foreground alone."""
     rng = np.random.default_rng(0)
     directions = rng.normal(size=(4, 20_000)) * (rng.random((4, 20_000)) < 0.05)
     X, Y = rng.normal(size=(2, 1000, 20_000))

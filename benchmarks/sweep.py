@@ -27,7 +27,7 @@ FORCED = ("eigh", "gram", "lanczos")
 
 
 def data(n: int, m: int, d: int, density: float) -> tuple[Any, Any]:
-    """Return data with a falling spectrum, four shared factors and four of the foreground alone."""
+    """Return data with a falling spectrum, four shared factors, and four foreground factors."""
     rng = np.random.default_rng([n, d])
     scale = 0.2 + 3 * (1 + np.arange(d)) ** -0.5
     shared, own = rng.normal(size=(4, d)), rng.normal(size=(4, d))
@@ -46,7 +46,7 @@ def cpu_seconds(fit: Any) -> float:
     start = time.process_time()
     try:
         fit()
-    except ValueError:  # an iteration that does not converge, or too many components
+    except ValueError:  # the iteration does not converge, or there are too many components
         return np.inf
     return time.process_time() - start
 

@@ -41,10 +41,10 @@ class Task(NamedTuple):
     background: Any  # (m, D)
     labels: Any  # (n,)
     units: Any  # (n,): unit of each foreground row
-    background_units: Any  # (m,): a unit in both datasets is left out of both
+    background_units: Any  # (m,): unit of each background row; a unit is left out of both datasets
     folds: Any = None  # (n,): fold of each row, if several units are left out together
-    within: bool = False  # whether each unit has all labels, so that units can be centred
-    replicates: Any = None  # (n,): sample of each row, if rows repeat samples
+    within: bool = False  # whether each unit has rows of all labels, so that units can be centred
+    replicates: Any = None  # (n,): sample of each row, if several rows measure the same sample
     null: bool = False  # whether there is no effect to find
 
 
@@ -69,7 +69,7 @@ def nulls(data: Path | None) -> list[Callable[[np.random.Generator], Task]]:
     """Return functions that draw datasets without an effect from a random generator.
 
     The foregrounds are randomly chosen mice, the control wells of half of the plates, and the cells
-    of ten guides without effect. For these cells the background is cells with non-targeting guides.
+    of ten guides without effect. For the guides, the background is cells with non-targeting guides.
     """
     task = mice()
     animals = np.concatenate([task.units, task.background_units])
@@ -89,7 +89,7 @@ def nulls(data: Path | None) -> list[Callable[[np.random.Generator], Task]]:
 def dealt(
     name: str, rows: Any, units: Any, n_front: int, behind: Task | None, rng: np.random.Generator
 ) -> Task:
-    """Return the rows of randomly chosen units, half of which have the label "one".
+    """Return the rows of randomly chosen units; half of these units have the label "one".
 
     The background is taken from the task `behind` if it is given, otherwise from all other units.
     """
@@ -165,7 +165,7 @@ def digits_on_scenes(data: Path) -> ContrastData:
 
 
 def _cells(data: Path, file: str, unit: str) -> tuple[Any, Any, Any]:
-    """Return log-normalised counts, whether a cell is treated, and its unit."""
+    """Return log-normalised counts, and for each cell whether it is treated and its unit."""
     import anndata
 
     cells = anndata.read_h5ad(data / file)
@@ -197,7 +197,7 @@ def kang(data: Path, file: str, name: str) -> Task:
 
 
 def cell_painting_table(data: Path) -> Any:
-    """Return the wells' profiles."""
+    """Return the table of wells with their profiles and metadata."""
     import pandas as pd
 
     return pd.read_csv(data / "cell_painting" / "bbbc021_wells.csv.gz")

@@ -1,9 +1,9 @@
 """Compare the automatic contrast with the best contrast of a grid on data with known groups.
 
 The measure is the silhouette of the known groups in two components. It is computed at the automatic
-contrast, which uses no labels, and at the contrast of the grid with the best silhouette. The grid
-of cPCA has alpha = 0 and 40 values from 0.1 to 1000. The grid of cPCA* has beta = 0 and 40 values
-at which (1 - beta) / beta goes from 1000 to 0.001 times the background's mean variance. Each
+contrast, which uses no labels, and at all contrasts of a grid, of which the best one counts. The
+grid of cPCA has alpha = 0 and 40 values from 0.1 to 1000. The grid of cPCA* has beta = 0 and 40
+values at which (1 - beta) / beta goes from 1000 to 0.001 times the background's mean variance. Each
 silhouette is computed twice: with each axis scaled to unit standard deviation, and without scaling.
 """
 

@@ -26,10 +26,10 @@ BOUNDS = {50: 0.90, 200: 0.71, 500: 0.65, 2000: 0.58}  # largest error for each 
 
 
 def errors(data: Any, n: int) -> tuple[float, float, float]:
-    """Return two errors of the filter and one error of the projection.
+    """Return two errors of the filter, and one error of the projection.
 
-    The filter's errors are those on the frames of the fit and on new frames. The projection's error
-    is that on the frames of the fit.
+    The filter's errors are for the frames of the fit and for new frames. The projection's error is
+    for the frames of the fit.
     """
     X, Y = data.foreground[:n], data.background[:n]
     remover = FrameBackgroundRemover((28, 28)).fit(X, background=Y)
@@ -45,7 +45,7 @@ def errors(data: Any, n: int) -> tuple[float, float, float]:
 
 
 def photographs(report: Report) -> None:
-    """Remove the bundled photographs from behind faint digits."""
+    """Remove the bundled photographs behind faint digits."""
     data = digits_on_photos(5000)
     for n, most in BOUNDS.items():
         own, new, projected = errors(data, n)
@@ -59,8 +59,8 @@ def atoms(report: Report) -> None:
 
     The measure is the standard deviation of the optical density in an area without atoms. For each
     image the background frames are the probe light of the 13 other images. For comparison, the
-    density is also computed by the usual division by the probe light that was recorded a moment
-    later.
+    study also computes the density in the usual way, which divides the image by the probe light
+    that was recorded a moment later.
     """
     data = np.load(larger_data() / "atoms" / "cold_atoms_14.npz")
     dark = data["dark"].astype(float).mean(axis=0)
@@ -85,7 +85,7 @@ def atoms(report: Report) -> None:
         (f"{smooth}, worst image", worst[2:]),
     ):
         report.measured(what, values[0])
-        report.measured("  the frame taken a moment later", values[1])
+        report.measured("  division by the frame taken a moment later", values[1])
 
 
 if __name__ == "__main__":

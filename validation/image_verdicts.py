@@ -55,7 +55,10 @@ def scaled(image: Any) -> Any:
 
 
 def flattest(image: Any) -> tuple[Any, float]:
-    """Return the mask of the rectangle of least variance, and its share of the image's variance."""
+    """Return the mask of the rectangle with the smallest variance, and this variance.
+
+    The variance is divided by the variance of the image.
+    """
     half = BOX // 2
     variance = uniform_filter(image**2, BOX) - uniform_filter(image, BOX) ** 2
     inner = variance[half : SIDE - half, half : SIDE - half]
@@ -66,7 +69,10 @@ def flattest(image: Any) -> tuple[Any, float]:
 
 
 def parts(image: Any, n: int, skipped: int) -> list[Any]:
-    """Return the n disjoint parts with the flattest rectangles, after skipping some."""
+    """Return n disjoint parts of an image, ordered by the variance of their flattest rectangle.
+
+    The first `skipped` of these parts are left out.
+    """
     places = range(0, image.shape[0] - SIDE + 1, SIDE // 2)
     across = range(0, image.shape[1] - SIDE + 1, SIDE // 2)
     found = [(y, x) for y in places for x in across]
@@ -164,12 +170,12 @@ def main(report: Report) -> None:
     structured = [row for row in best if row[0] not in ("white", "poisson")]
     for kind in KINDS:
         wins, said = (sum(row[0] == kind for row in some) for some in (won, named))
-        print(f"  {kind:12} a filter wins by a fifth in {wins}, said {said}")
-    what = f"said, of {len(won)} where a filter wins"
+        print(f"  {kind:12} a filter is better by a fifth in {wins} images, named in {said}")
+    what = f"share named, of {len(won)} images where a filter is better"
     report.measured(what, len(named) / len(won), least=0.8)
-    for what, some, least in (("without noise", structured, 0.9), ("with noise", best, -np.inf)):
+    for what, some, least in (("structured", structured, 0.9), ("all kinds", best, -np.inf)):
         silent = [row for row in some if not row[3]]
-        what = f"silent, of {len(some)} where ours is best ({what})"
+        what = f"share without verdict, of {len(some)} where ours is best ({what})"
         report.measured(what, len(silent) / len(some), least=least)
 
 

@@ -5,21 +5,21 @@
 screen: The data are the cells of papalexi_2replicates whose guide has more than .8 of the reads.
 Values are log1p of counts scaled to the median total, and the mean of the replicate's non-targeting
 cells is subtracted. The measure is the area under the ROC curve (AUC) that separates a guide's
-cells from half of the non-targeting cells. The direction is learnt from other cells: those of the
-target's other guides, and the other half of the non-targeting cells. AUCs are means over guides and
-three random halvings. AUCs are also computed for one component of PCA, for one component of cPCA*,
-and for Mixscape's definition, which is written out here. Mixscape subtracts from each cell the mean
-of its 20 nearest non-targeting cells of the replicate. It then projects onto the difference of the
-two means on the genes that differ (Wilcoxon, adjusted p below .05, log2 fold change above .25). Its
-AUC is .5 if fewer than five genes differ. For the 95% intervals, cells are drawn with replacement
-within each guide while the directions stay fixed. The ridge, the
-number of components and the kind of shrinkage of `condition_shift` were chosen on these AUCs.
+cells from half of the non-targeting cells. The direction is learnt from other cells: the cells of
+the target's other guides, and the other half of the non-targeting cells. AUCs are means over guides
+and three random halvings. AUCs are also computed for one component of PCA, for one component of
+cPCA*, and for Mixscape's definition, which is written out here. Mixscape subtracts from each cell
+the mean of its 20 nearest non-targeting cells of the replicate. It then projects onto the
+difference of the two means on the genes that differ (Wilcoxon, adjusted p below .05, log2 fold
+change above .25). Its AUC is .5 if fewer than five genes differ. For the 95% intervals, cells are
+drawn with replacement within each guide while the directions stay fixed. The ridge, the number of
+components and the kind of shrinkage of `condition_shift` were chosen by these AUCs.
 
 mixscape: In simulated screens, 30%, 60% or 90% of 400 cells respond by 1, 2 or 4 standard
 deviations along a direction of 40 of 400 genes. Library size and cell cycle vary too. The measure
-is the AUC that separates responding cells from all others. If the variable PERTPY names a Python
-that has pertpy, its Mixscape is compared. The score of Mixscape is `pvec`, the perturbation score,
-and its AUC is .5 if it finds too few genes.
+is the AUC that separates responding cells from all others. If the environment variable PERTPY
+names a Python that has pertpy, its Mixscape is compared. The score of Mixscape is `pvec`, the
+perturbation score. Its AUC is .5 if Mixscape finds too few genes.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def signature(values: FloatArray, control: NDArray[np.bool_], batch: NDArray[Any
 
 
 def differing(x: FloatArray, y: FloatArray) -> NDArray[np.intp]:
-    """Return the genes that differ by Wilcoxon's test, as Mixscape chooses them."""
+    """Return the genes that differ by Wilcoxon's test and fold change, as Mixscape chooses them."""
     ranks, n, m = rankdata(np.vstack([x, y]), axis=0), len(x), len(y)
     z = (ranks[:n].mean(0) - ranks[n:].mean(0)) / (ranks.std(0) * np.sqrt(1 / n + 1 / m) + 1e-12)
     fold = np.log2((np.expm1(x).mean(0) + 1e-9) / (np.expm1(y).mean(0) + 1e-9))
@@ -179,8 +179,9 @@ def screen(report: Report) -> None:
                 behind.append(told)
             if name in STRONG:
                 print(f"    response - {other}: {told}")
-        print(f"    beyond chance {len(ahead)} of {len(drawn)} above {other}: {', '.join(ahead)}")
-        what = f"targets below {other} beyond chance ({', '.join(behind)})"
+        print(f"    above {other}, interval without 0: {len(ahead)} of {len(drawn)} targets:")
+        print(f"    {', '.join(ahead)}")
+        what = f"targets below {other}, interval without 0 ({', '.join(behind)})"
         report.measured(what, len(behind), most=0)
     cx.tl.contrasts(adata, **design, by="target")
     asked = cx.get.contrasts(adata).index[:6].to_list()
@@ -191,8 +192,9 @@ def screen(report: Report) -> None:
     report.bound(f"response, by effect, has the same order: {', '.join(order)}", asked == order)
     others = [name for name in table.index if name not in VISIBLE]
     zero = table.loc[others, "share_low"] == 0
-    report.measured(f"shares whose interval has 0, of {len(others)}", zero.sum(), least=13)
-    print(f"    it does not in {', '.join(zero.index[~zero])}")
+    what = f"targets whose interval of the share contains 0, of {len(others)}"
+    report.measured(what, zero.sum(), least=13)
+    print(f"    the other targets are {', '.join(zero.index[~zero])}")
     n_zero = 0
     for name in others:  # the transcript of the target itself is not a response
         genes = np.asarray(adata.var_names != name)
@@ -211,7 +213,7 @@ def screen(report: Report) -> None:
         )
         called.append(float(adata.obs["response_called"].to_numpy()[half].mean()))
     share = float(np.mean(called))
-    report.measured("non-targeting cells left out and called, share", share, most=0.06)
+    report.measured("share of left-out non-targeting cells that are called", share, most=0.06)
 
 
 def simulated_screen(seed: int, share: float, effect: float) -> tuple[FloatArray, NDArray[Any]]:
@@ -269,15 +271,16 @@ def mixscape(report: Report) -> None:
             found.append([own, peer])
         means, margins = np.mean(found, axis=0), -np.diff(found).ravel()
         differences.append(float(means[0] - means[1]))
-        line = f"  {share:.0%} by {effect}: mean of {N_SETS} sets, response {means[0]:.3f}"
+        line = f"  {share:.0%} respond by {effect} sd: means of {N_SETS} sets"
+        line += f", response {means[0]:.3f}"
         if scores:
-            line += f", Mixscape {means[1]:.3f}; difference of single sets {margins.min():+.3f} to "
-            line += f"{margins.max():+.3f}"
+            line += f", Mixscape {means[1]:.3f}; differences in single sets {margins.min():+.3f} "
+            line += f"to {margins.max():+.3f}"
         print(line)
     share = float(np.mean(called))
-    report.measured("control cells left out and called, share", share, most=0.06)
+    report.measured("share of left-out control cells that are called", share, most=0.06)
     if scores:
-        report.measured("least mean margin above Mixscape", min(differences), least=0.0)
+        report.measured("smallest mean difference to Mixscape", min(differences), least=0.0)
     else:
         print("  Mixscape was not run: PERTPY names no Python with pertpy")
 

@@ -51,7 +51,7 @@ def noise(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> tuple[
 
 
 def rows(report: Report) -> None:
-    """Measure how often the first component is significant if rows are permuted.
+    """Measure how often the first component is significant in a test that permutes rows.
 
     Each dataset has 50 + 50 rows and 10 features. Where there is an effect, one feature has 44
     times its variance in the background.
@@ -81,7 +81,7 @@ def rows(report: Report) -> None:
 
 
 class Design(NamedTuple):
-    """Numbers of donors and of cells per donor; each pair is for treated cells and for controls."""
+    """Numbers of donors and of cells per donor, as pairs for treated cells and for controls."""
 
     donors: tuple[int, int]
     cells: tuple[int, int] = (40, 40)
@@ -89,7 +89,7 @@ class Design(NamedTuple):
 
     def __str__(self) -> str:
         n, m = self.donors
-        who = f"{n} donors in both" if self.paired else f"{n} donors v {m}"
+        who = f"{n} donors in both" if self.paired else f"{n} against {m} donors"
         return f"{who}, {self.cells[0]} : {self.cells[1]} cells"
 
     def draw(self, rng: np.random.Generator, sd: float, shift: float, n_features: int = 20) -> Any:
@@ -120,7 +120,7 @@ POWER = {(4, 4): (6.0, 0.85), (3, 9): (6.0, 0.85), (6, 6): (2.0, 0.9)}
 
 
 def units(report: Report) -> None:
-    """Measure how often the first component is significant if donors are the units.
+    """Measure how often the first component is significant if a test treats donors as units.
 
     The means of donors vary with 0, 1 or 2 times the standard deviation of the noise. For the power
     of `condition_test`, the mean of the treated cells is shifted.
@@ -195,8 +195,8 @@ def ratios(report: Report) -> None:
     Data without an effect are two halves of a background. Along a direction with the variance s
     their expected relative ratio is ``s / (s + ridge)``, where the ridge is a quarter of the mean
     variance. This is 0.8 if all directions have the same variance, above 0.5 if s exceeds the
-    ridge, and always below 1. The upper bound, 1.1, allows for the standard error of the smallest
-    data, which is 0.1 (halves of 100 rows).
+    ridge, and always below 1. The upper bound is 1.1, because the standard error is 0.1 for the
+    smallest data (halves of 100 rows).
     """
     options = {"n_splits": 2, "random_state": 0}
     for name, task in {**tasks(), "four groups": make_four_groups()}.items():
@@ -228,7 +228,7 @@ def dimensions(report: Report) -> None:
                 sets.append(values * factor)
             given = {"background": sets[1], "random_state": seed}
             found.append(contrast_dimension(sets[0], **given).n_own)
-        what = f"{kind}, {own} own: right of 40"
+        what = f"{kind}, {own} own dimensions: correct draws of 40"
         report.measured(what, found.count(own), least=34)
 
 

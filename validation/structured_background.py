@@ -2,10 +2,10 @@
 
     CONTRAST_DATA=... python -m validation.structured_background [milled] [strong_lines]
 
-The studies need CONTRAST_DATA. The peers from scikit-image with PyWavelets, bm3d, pystripe and
-pyvsnr are left out if these packages are not installed. Errors are squared errors after the best
-affine fit, divided by the error of the noisy image. The settings of every peer are chosen with the
-clean image.
+The studies need CONTRAST_DATA. Filters from scikit-image with PyWavelets, bm3d, pystripe and pyvsnr
+are left out if these packages are not installed. Errors are squared errors after the best affine
+fit, divided by the error of the noisy image. The settings of every filter are chosen with the clean
+image.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def emptiest(clean: Any) -> Any:
 
 
 def without_stripes(image: Any, axis: int, width: float, kept: int) -> Any:
-    """Damp the frequencies of lines along an axis, except the lowest frequencies."""
+    """Damp the frequencies of lines along an axis, but not the `kept` lowest frequencies."""
     down, across = (np.fft.fftfreq(n, 1 / n) for n in image.shape)
     grid = np.meshgrid(down, across, indexing="ij")
     along, over = grid if axis == 0 else grid[::-1]
@@ -161,7 +161,7 @@ def strong_lines(report: Report) -> None:
 
 
 def milled(report: Report) -> None:
-    """Measure how much of FIB-SEM milling curtains is left, and how much of the tissue's edges."""
+    """Measure which shares of milling curtains and of tissue edges are left in a FIB-SEM image."""
     data = np.load(larger_data() / "microscopy" / "fibsem_curtains.npz")
     image = data["image"].astype(float)
     top, bottom, left, right = data["background"]

@@ -54,11 +54,11 @@ def digits_on_photographs(n_samples: int = 4000, *, seed: int = 0) -> DigitsOnPi
 def over_deals(
     data: Path | None, measure: Callable[[DigitsOnPictures, int], Any]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield each kind of pictures with the results of `measure` for twelve random assignments.
+    """Yield each kind of pictures with the results of `measure` for twelve random divisions.
 
-    Each assignment gives half of the pictures to the foreground and the others to the background.
-    The results have one row for each value that `measure` returns, and one column for each
-    assignment.
+    Each division, called a deal, gives half of the pictures to the foreground and the others to the
+    background. The results have one row for each value that `measure` returns, and one column for
+    each deal.
     """
     kinds = {"photographs": lambda seed: digits_on_photographs(seed=seed)}
     if data is not None:

@@ -18,7 +18,7 @@ warnings.simplefilter("ignore", ContrastWarning)  # studies also use contrasts t
 
 
 class LeftOut(Exception):
-    """Exception of a study that cannot run here; the message says why."""
+    """Exception that a study raises if it cannot run here; the message says why."""
 
 
 class Report:

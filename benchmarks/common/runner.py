@@ -48,7 +48,7 @@ def run(
         if status:
             missed.append(name)
     if short:
-        print("\nshort of the paper, the reason with each row above:", *short, sep="\n  ")
+        print("\nshort of the paper (each row above gives the reason):", *short, sep="\n  ")
     print("\n" + (f"not reached in: {', '.join(missed)}" if missed else "all reached"))
     return int(bool(missed))
 

@@ -37,12 +37,12 @@ def larger_data() -> Path:
     """Return the folder that CONTRAST_DATA names, or raise LeftOut if it is not set."""
     folder = data_folder()
     if folder is None:
-        raise LeftOut("CONTRAST_DATA does not name the folder of the larger data")
+        raise LeftOut("CONTRAST_DATA is not set; set it to the folder of the larger data")
     return folder
 
 
 def log_normalised(counts: Any, total: float = 1e4) -> Any:
-    """Return log1p of counts that are scaled to the same total in every cell, dense."""
+    """Return log1p of counts that are scaled to the same total in every cell, as a dense array."""
     dense = counts.toarray().astype(float)
     return np.log1p(dense * (total / dense.sum(axis=1, keepdims=True)))
 

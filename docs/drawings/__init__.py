@@ -1,1 +1,1 @@
-"""Functions that draw the pictures of the documentation, each named for its picture."""
+"""Functions that draw the pictures of the documentation, and have the names of the pictures."""

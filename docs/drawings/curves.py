@@ -1,4 +1,4 @@
-"""Pictures of curves, loadings and histograms over a quantity."""
+"""Pictures of curves, loadings and histograms."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def reference_cells() -> None:
 
 
 def components() -> None:
-    """Draw statistics of components, where real ones exceed those of relabelled data."""
+    """Draw the statistics of five components, and their range for relabelled data."""
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(2, 300, 15))
     shared = rng.normal(size=(2, 300, 1))
@@ -77,7 +77,7 @@ def components() -> None:
 
 
 def how_many() -> None:
-    """Draw the angle between a component and the true direction over the number of rows."""
+    """Draw the angle between a component and the true direction for several numbers of rows."""
     rng = np.random.default_rng(0)
     n_features, rows = 100, np.array([50, 100, 200, 400, 800, 1600, 3200])
     truth = np.eye(n_features)[:1]
@@ -124,7 +124,7 @@ def sparse() -> None:
 
 
 def online() -> None:
-    """Draw how the components of a stream approach the components of all rows at once."""
+    """Draw how components from a stream approach the components that are fitted to all rows."""
     data = load_mouse_protein()
     X = np.vstack([data.foreground, data.background])
     inside = np.repeat([True, False], [len(data.foreground), len(data.background)])

@@ -1,4 +1,4 @@
-"""Pictures of images before and after denoising, two of them beside points."""
+"""Pictures of images before and after denoising; two of them also show rows as points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of rows as points in two components or latent variables, one panel for each form."""
+"""Pictures of rows as points in two components or latent variables, one panel for each method."""
 
 from __future__ import annotations
 
