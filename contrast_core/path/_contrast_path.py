@@ -178,25 +178,26 @@ def contrast_path(
     )
     k = check_n_components(n_components, x.n_features)
 
-    def solve(plan: Plan) -> Solution:
+    def solve(plan: Plan) -> list[Solution]:
         pair = in_form(x, y, plan.form)
         used.append(plan)
         return solve_contrasts(*pair, grid.tolist(), k, plan, random_state=seed)
 
     used: list[Plan] = []
-    solution = with_fallback(plan, solve)
-    affinity = subspace_affinity(solution.coordinates)
+    *parts, solvers, _ = zip(*with_fallback(plan, solve), strict=True)
+    values, components, coordinates, x_along, y_along = map(np.stack, parts)
+    affinity = subspace_affinity(coordinates)
     labels, medoids = representatives(affinity, n_representatives, seed)
     return ContrastPath(
         alphas=grid,
-        components=solution.components,
-        eigenvalues=solution.values,
-        foreground_variances=solution.foreground_variance,
-        background_variances=solution.background_variance,
+        components=components,
+        eigenvalues=values,
+        foreground_variances=x_along,
+        background_variances=y_along,
         affinity=affinity,
         labels=labels,
         representatives=medoids,
-        solvers=solution.solvers,
+        solvers=solvers,
         plan=used[-1],
         foreground=x,
         background=y,

@@ -186,8 +186,8 @@ def _check_proper(gamma: float, rate: float, n: float, n_features: int, d: int) 
 def _noise_floor(noise_floor: object, x: Moments, y: Moments, d: int) -> float:
     if noise_floor is not None:
         return check_number(noise_floor, "noise_floor", above=0)
-    leading = solve_contrasts(x, y, [0.0], d, plan_for(x, y, d)).values.sum()
-    return _FLOOR * float(x.total_variance - leading) / (x.n_features - d)
+    [found] = solve_contrasts(x, y, [0.0], d, plan_for(x, y, d))
+    return _FLOOR * float(x.total_variance - found.values.sum()) / (x.n_features - d)
 
 
 class _Density(NamedTuple):

@@ -210,7 +210,8 @@ def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
     closed = largest_gamma(foreground, background, d, plan)
     if not background.total_variance > _RIDGE * foreground.total_variance:
         return by_feature
-    starts = _directions(data, [closed, 0.0], d)
+    complete = solve_contrasts(foreground, background, [closed, 0.0], d, plan)
+    starts = [*(found.components.T for found in complete), *_random_starts(data, d)]
     end = min(_least_ratio(data.rows, start, d) for start in starts)
     if end <= _RIDGE * 10:
         raise ValueError(
@@ -255,18 +256,11 @@ def _unpacked(flat: FloatArray, d: int) -> tuple[FloatArray, float]:
     return flat[:-1].reshape(-1, d), float(flat[-1])
 
 
-def _directions(data: IncompleteRows, gammas: Sequence[float], d: int) -> list[FloatArray]:
-    """Return the starts of the searches, each of shape (n_features, d).
-
-    For each of `gammas`, one start consists of the components of the data in which means replace
-    missing values. These starts come first; the others are random.
-    """
-    x, y, plan = data.filled
-    closed = [solve_contrasts(x, y, [gamma], d, plan).components[0].T for gamma in gammas]
-    n_values = data.rows.values.size
-    n_random = min(max(_MANY_STARTS // n_values, _FEWEST), _MOST)
-    random = np.random.default_rng(0).standard_normal((n_random, *closed[0].shape))
-    return [*closed, *random]
+def _random_starts(data: IncompleteRows, d: int) -> FloatArray:
+    """Return random starts of the searches, (number of starts, n_features, d)."""
+    values = data.rows.values
+    n_random = min(max(_MANY_STARTS // values.size, _FEWEST), _MOST)
+    return np.random.default_rng(0).standard_normal((n_random, values.shape[1], d))
 
 
 def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
@@ -277,20 +271,16 @@ def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
     ``gamma``, the noise variance of the first start is a small share of the mean variance.
     """
     x, y, plan = data.filled
-    starts = []
-    for strength in dict.fromkeys((gamma, 0.0)):
-        [found] = solve_contrasts(x, y, [strength], d, plan).each()
+    starts, strengths = [], list(dict.fromkeys((gamma, 0.0)))
+    for strength, found in zip(strengths, solve_contrasts(x, y, strengths, d, plan), strict=True):
         left = x.total_variance - strength * y.total_variance - found.values.sum()
         noise = left / data.scale**2 / ((1 - strength) * (x.n_features - d))
         noise = max(noise, _LEAST_START_NOISE)
         variances = found.values / data.scale**2 / (1 - strength)
         lengths = np.sqrt(np.maximum(variances - noise, 0.1 * noise))
         starts.append(np.append(found.components.T * lengths, np.log(noise)))
-    random = _directions(data, [0.0], d)[1:]
-    return [
-        *starts,
-        *(np.append(W, noise) for W, noise in zip(random, cycle(_RANDOM_LOG_NOISE), strict=False)),
-    ]
+    random = zip(_random_starts(data, d), cycle(_RANDOM_LOG_NOISE), strict=False)
+    return [*starts, *(np.append(W, noise) for W, noise in random)]
 
 
 def _check_bounded(loadings: FloatArray, noise: float, gamma: float, valid: ValidRange) -> None:

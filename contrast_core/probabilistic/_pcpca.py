@@ -23,8 +23,8 @@ from contrast_core.probabilistic._valid_range import (
 from contrast_core.rows import Rows
 from contrast_core.solve import (
     Design,
-    OneContrast,
     Plan,
+    Solution,
     plan_for,
     solve_contrasts,
 )
@@ -233,14 +233,14 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         solutions = solve_contrasts(x, y, gammas, d, plan_for(x, y, d, contrasts=len(gammas)))
         return [
             other._set_model(x, y, gamma, valid, solution)
-            for other, gamma, solution in zip(distinct, gammas, solutions.each(), strict=True)
+            for other, gamma, solution in zip(distinct, gammas, solutions, strict=True)
         ]
 
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         d = check_latent_dimension(self.n_components, foreground.n_features)
         valid = ValidRange(largest_gamma(foreground, background, d, plan), d)
         gamma = check_gamma(self.gamma, valid)
-        [solution] = solve_contrasts(foreground, background, [gamma], d, plan).each()
+        [solution] = solve_contrasts(foreground, background, [gamma], d, plan)
         return self._set_model(foreground, background, gamma, valid, solution)
 
     def _fit_incomplete(self, parts: Sequence[Rows], design: Design) -> Self:
@@ -264,7 +264,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         background: Moments,
         gamma: float,
         valid: ValidRange,
-        solution: OneContrast,
+        solution: Solution,
     ) -> Self:
         """Set the closed form of Theorem 3, with means over rows in place of the paper's sums."""
         values, components = solution.values, solution.components

@@ -90,7 +90,7 @@ def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) 
         )
     total = foreground.total_variance
     rounding = 8 * np.finfo(np.float64).eps * total
-    found = solve_contrasts(foreground, background, [0.0], d, plan)
+    [found] = solve_contrasts(foreground, background, [0.0], d, plan)
     if total - found.values.sum() <= rounding:
         raise ValueError(
             f"the foreground varies in no more than n_components={d} directions (to working "
@@ -99,7 +99,7 @@ def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) 
         )
     gamma = 1.0
     for _ in range(_MAX_ITERATIONS):
-        found = solve_contrasts(foreground, background, [gamma], d, plan)
+        [found] = solve_contrasts(foreground, background, [gamma], d, plan)
         tail_x = total - float(found.foreground_variance.sum())
         tail_y = background.total_variance - float(found.background_variance.sum())
         if tail_x >= gamma * tail_y * (1 - 1e-14):

@@ -242,7 +242,7 @@ def _directions(
         for each in (ridge, _WEAKER_RIDGE * ridge)
     )
     plans = [(k, plan_for(x, y, k)) for k in numbers]
-    cpca = [solve_trace_ratio(x, y, k, ridge, plan)[1].components[0] for k, plan in plans]
+    cpca = [solve_trace_ratio(x, y, k, ridge, plan)[1].components for k, plan in plans]
     return [[pca[:k], star[:k], own, white[:k]] for k, own in zip(numbers, cpca, strict=True)]
 
 

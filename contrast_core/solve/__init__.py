@@ -2,7 +2,6 @@
 
 from contrast_core.solve._automatic import solve_trace_ratio
 from contrast_core.solve._contrast import (
-    OneContrast,
     Solution,
     check_variances,
     solve_contrasts,
@@ -38,7 +37,6 @@ __all__ = [
     "SOLVERS",
     "Design",
     "Limits",
-    "OneContrast",
     "Plan",
     "PositivePairs",
     "Solution",

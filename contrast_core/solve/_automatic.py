@@ -62,7 +62,7 @@ def solve_trace_ratio(
             return alpha, searched
     for _ in range(_MAX_ITERATIONS):
         with muted("neither dataset varies"):  # the warning is issued once, below
-            solution = solve_contrasts(x, y, [alpha], k, plan, random_state=random_state)
+            [solution] = solve_contrasts(x, y, [alpha], k, plan, random_state=random_state)
         risen = float(solution.foreground_variance.sum())
         risen /= float(solution.background_variance.sum()) + k * ridge
         # Each Newton step squares the error, so a rise this small means convergence.
@@ -85,7 +85,8 @@ def _by_matrices(
     if pairs is None or may_be_null(pairs.values[:k], frame.scale(alpha), frame.size):
         return alpha, None
     values, components = pairs.eigenpairs()
-    return alpha, lifted(x, y, [(Eigenpairs(values, frame.to_outer(components)), "search")])
+    [found] = lifted(x, y, [(Eigenpairs(values, frame.to_outer(components)), "search")])
+    return alpha, found
 
 
 def _by_products(
@@ -101,7 +102,8 @@ def _by_products(
             *(multiply, diagonals, k, plan.max_products), ridge=ridge, random_state=random_state
         )
     if pairs is not None:
-        return alpha, lifted(x, y, [solved_by_products(y, varies, alpha, pairs.eigenpairs())])
+        [found] = lifted(x, y, [solved_by_products(y, varies, alpha, pairs.eigenpairs())])
+        return alpha, found
     if plan.fallback is not None:
         raise NotConvergedError(
             f"the search for the contrast of {k} components took more than {plan.max_products} "

@@ -51,34 +51,20 @@ _ADVICE = (
 Solved: TypeAlias = tuple[Eigenpairs, str]
 
 
-class OneContrast(NamedTuple):
+class Solution(NamedTuple):
     """Top-k components of one contrast.
 
-    The fields are those of `Solution`, but without its first axis, which counts the contrasts.
-    """
-
-    values: FloatArray
-    components: FloatArray
-    foreground_variance: FloatArray
-    background_variance: FloatArray
-    solver: str = "eigh"
-
-
-class Solution(NamedTuple):
-    """Components at each of A contrasts.
-
-    values : ndarray of shape (A, k)
+    values : ndarray of shape (k,)
         Eigenvalues of ``C_X - alpha C_Y``, descending. The zeros that belong to directions in which
         nothing varies come last.
-    components : ndarray of shape (A, k, n_features)
+    components : ndarray of shape (k, n_features)
         Orthonormal rows with fixed signs. Directions in which nothing varies come last.
-    coordinates : ndarray of shape (A, k, c)
+    coordinates : ndarray of shape (k, c)
         The same components in c orthonormal coordinates; c is at most the number of features.
-    foreground_variance, background_variance : ndarray of shape (A, k)
+    foreground_variance, background_variance : ndarray of shape (k,)
         Variances along each component.
-    solvers : tuple of {"eigh", "eigsh", "search"}
-        The solver of each contrast: "eigh" is LAPACK, "eigsh" is ARPACK, and "search" is the block
-        search.
+    solver : {"eigh", "eigsh", "search"}
+        "eigh" is LAPACK, "eigsh" is ARPACK, and "search" is the block search.
     n_null : int
         Number of components (of the k) along which nothing varies.
     """
@@ -88,16 +74,8 @@ class Solution(NamedTuple):
     coordinates: FloatArray
     foreground_variance: FloatArray
     background_variance: FloatArray
-    solvers: tuple[str, ...]
+    solver: str
     n_null: int
-
-    def each(self) -> list[OneContrast]:
-        """Return a list with the components of each contrast."""
-        parts = (
-            *(self.values, self.components, self.foreground_variance, self.background_variance),
-            self.solvers,
-        )
-        return [OneContrast(*part) for part in zip(*parts, strict=True)]
 
 
 def solve_contrasts(
@@ -108,7 +86,7 @@ def solve_contrasts(
     plan: Plan,
     *,
     random_state: int | None = 0,
-) -> Solution:
+) -> list[Solution]:
     """Return the top-k components of ``C_X - alpha C_Y`` for each alpha, which may be infinite.
 
     Raises
@@ -158,7 +136,9 @@ def _out_of_range(highest: float, name: str) -> ValueError:
     )
 
 
-def _by_matrices(x: Moments, y: Moments, alphas: Sequence[float], k: int, plan: Plan) -> Solution:
+def _by_matrices(
+    x: Moments, y: Moments, alphas: Sequence[float], k: int, plan: Plan
+) -> list[Solution]:
     frame = Frame.of(x, y)
     finite = [i for i, alpha in enumerate(alphas) if math.isfinite(alpha)]
     solved = dict(zip(finite, _in_frame(frame, [alphas[i] for i in finite], k, plan), strict=True))
@@ -207,8 +187,8 @@ def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
 
 def lifted(
     x: Moments, y: Moments, solved: list[Solved], nulls: FloatArray | None = None
-) -> Solution:
-    """Return the solution in feature space; `nulls` are components without variance, (n, D)."""
+) -> list[Solution]:
+    """Return the solutions in feature space; `nulls` are components without variance, (n, D)."""
     values, coordinates = (
         np.stack([getattr(pairs, name) for pairs, _ in solved]) for name in ("values", "components")
     )
@@ -229,8 +209,9 @@ def lifted(
         )
         coordinates = np.pad(coordinates, ((0, 0), (0, n_null), (0, n_null)))
         coordinates[:, n_varying:, -n_null:] = np.eye(n_null)
-    solvers = tuple(solver for _, solver in solved)
-    return Solution(values, components, coordinates, x_along, y_along, solvers, n_null)
+    solvers, nulls_of_each = (solver for _, solver in solved), [n_null] * len(solved)
+    parts = values, components, coordinates, x_along, y_along, solvers, nulls_of_each
+    return [Solution(*each) for each in zip(*parts, strict=True)]
 
 
 def warn_of_null_directions(n_null: int, k: int) -> None:
@@ -248,7 +229,7 @@ def _by_products(
     k: int,
     plan: Plan,
     random_state: int | None,
-) -> Solution:
+) -> list[Solution]:
     """Solve each contrast by products, for the features that vary."""
     varies = x.varies | y.varies
     size = int(varies.sum())

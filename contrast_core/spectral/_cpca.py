@@ -25,8 +25,8 @@ from contrast_core.moments import Form, Moments
 from contrast_core.solve import (
     SOLVERS,
     Design,
-    OneContrast,
     Plan,
+    Solution,
     Solver,
     contrast_index,
     contrast_moments,
@@ -212,12 +212,11 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         x, y = in_form(foreground, background, plan.form)
         k = check_n_components(self.n_components, x.n_features)
         if check_strength(self.alpha, self._rules) == "auto":
-            alpha, found = automatic_contrast(x, y, k, plan, random_state=self.random_state)
-            [solution] = found.each()
+            alpha, solution = automatic_contrast(x, y, k, plan, random_state=self.random_state)
         else:
             alpha = choose_alpha(self.alpha, x, y, k, plan)
             seed = self.random_state
-            [solution] = solve_contrasts(x, y, [alpha], k, plan, random_state=seed).each()
+            [solution] = solve_contrasts(x, y, [alpha], k, plan, random_state=seed)
         _warn_of_no_contrast(solution, x, alpha)
         return self._set_solution(x, y, alpha, solution, plan)
 
@@ -233,7 +232,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         k = self._n_features_out
         chosen = [choose_alpha(other.alpha, x, y, k, plan) for other in others]
         distinct, alphas = ascending(others, chosen)
-        solutions = solve_contrasts(x, y, alphas, k, plan, random_state=self.random_state).each()
+        solutions = solve_contrasts(x, y, alphas, k, plan, random_state=self.random_state)
         return [
             other._set_solution(x, y, alpha, solution, plan)
             for other, alpha, solution in zip(distinct, alphas, solutions, strict=True)
@@ -248,7 +247,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         foreground: Moments,
         background: Moments,
         alpha: float,
-        solution: OneContrast,
+        solution: Solution,
         plan: Plan,
     ) -> Self:
         return self._set_contrast(
@@ -304,13 +303,13 @@ def default_alphas() -> FloatArray:
     return np.concatenate([[0.0], np.logspace(-1, 3, 40)])
 
 
-def n_without_contrast(solution: OneContrast, alpha: float) -> int:
+def n_without_contrast(solution: Solution, alpha: float) -> int:
     """Return the number of components with the contrast 0 along which both datasets vary."""
     both = solution.foreground_variance + alpha * solution.background_variance
     return int(((np.abs(solution.values) <= 1e-12 * both) & (both > 0)).sum())
 
 
-def _warn_of_no_contrast(solution: OneContrast, foreground: Moments, alpha: float) -> None:
+def _warn_of_no_contrast(solution: Solution, foreground: Moments, alpha: float) -> None:
     """Warn of components with negative contrast, or with zero contrast where both datasets vary.
 
     Another function warns of directions in which neither dataset varies.

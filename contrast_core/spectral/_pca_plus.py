@@ -140,7 +140,7 @@ class PCAPlus(PositivePairEmbedding):
         def solve(plan: Plan) -> PCAPlus:
             moments = pairs.moments(plan.form, exchangeable=self.exchangeable)
             other = moments.disagreement(exchangeable=self.exchangeable)
-            [found] = solve_contrasts(moments.average, other, [1.0], k, plan).each()
+            [found] = solve_contrasts(moments.average, other, [1.0], k, plan)
             if n_zero := n_without_contrast(found, 1.0):
                 warn(
                     f"the two views have nothing in common along {n_zero} of {k} components, which "
