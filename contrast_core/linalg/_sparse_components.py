@@ -10,7 +10,6 @@ convex, so the result is a stationary point.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +23,6 @@ _LAST_FEATURE = 1 - 1e-3  # largest penalty, as a share of the one that removes 
 # Largest number of times that features enter or leave, divided by the number to select.
 _MOST_EVENTS = 8
 _TIED = 1e-9  # largest relative difference of two levels that counts as rounding
-_CANDIDATES = 4  # number of features tried at first, per feature to select
 
 
 class SparseComponents(NamedTuple):
@@ -78,7 +76,8 @@ def sparse_components(
     """
     if (not penalty and count is None) or count == vectors.shape[1]:
         return SparseComponents(vectors[:k].copy(), np.zeros(k), True)
-    matrix = _Matrix.of(values, vectors, ridge)
+    root = np.asfortranarray(np.sqrt(values)[:, None] * vectors)
+    matrix = _Matrix(root, ridge * float(values[0]), {})
     largest = values[:k] * np.abs(vectors[:k]).max(axis=1)
     nets = [_ElasticNet(matrix, penalty * each, count) for each in largest]
     ortho = units = vectors[:k].T
@@ -96,26 +95,24 @@ def sparse_components(
     return SparseComponents(units.T, levels / largest, settled)
 
 
-@dataclass(frozen=True, eq=False)
-class _Matrix:
-    """Matrix ``C = R^T R`` with its root R (r, D), and the elastic net's ridge.
-
-    C itself is stored as `gram` only if it is at most twice as large as the root.
-    """
+class _Matrix(NamedTuple):
+    """Matrix ``C = R^T R`` with its root R (r, D), the elastic net's ridge, and known columns."""
 
     root: FloatArray
-    gram: FloatArray | None
     ridge: float
-
-    @classmethod
-    def of(cls, values: FloatArray, vectors: FloatArray, ridge: float) -> _Matrix:
-        root = np.asfortranarray(np.sqrt(values)[:, None] * vectors)
-        r, size = root.shape
-        return cls(root, root.T @ root if size <= 2 * r else None, ridge * float(values[0]))
+    columns: dict[int, FloatArray]
 
     def product(self, columns: FloatArray) -> FloatArray:
         """Return C times columns (D,) or (D, b)."""
         return np.asarray(self.root.T @ (self.root @ columns))
+
+    def column(self, feature: int) -> FloatArray:
+        """Return a column of C plus the ridge; it is kept, because most are needed many times."""
+        if feature not in self.columns:
+            column = self.root.T @ self.root[:, feature]
+            column[feature] += self.ridge
+            self.columns[feature] = column
+        return self.columns[feature]
 
 
 class _Support:
@@ -185,7 +182,7 @@ class _ElasticNet:
         if again is not None and self._is_optimal(correlations, again):
             return again
         if self.count is not None:
-            coefficients = self._by_angles(correlations, self.count)
+            coefficients, self.level = _least_angle(correlations, self.matrix, self.count)
             self._keep(coefficients)
             return coefficients
         coefficients = self._by_descent(target, correlations)
@@ -223,7 +220,7 @@ class _ElasticNet:
             root @ target,
             alphas=[(self.level + ridge) / len(root)],
             l1_ratio=self.level / (self.level + ridge),
-            precompute=False if self.matrix.gram is None else self.matrix.gram,
+            precompute=False,
             Xy=correlations,
             coef_init=start,
             tol=1e-12,
@@ -233,28 +230,11 @@ class _ElasticNet:
         )
         return np.asarray(path[:, 0])
 
-    def _by_angles(self, correlations: FloatArray, count: int) -> FloatArray:
-        """Solve on the most correlated features, and on more if the result is not optimal."""
-        order = np.argsort(-np.abs(correlations), kind="stable")
-        tried = _CANDIDATES * count + 100
-        while True:
-            chosen = np.sort(order[:tried])
-            root = self.matrix.root[:, chosen]
-            gram = root.T @ root
-            gram.flat[:: len(gram) + 1] += self.matrix.ridge
-            coefficients = np.zeros_like(correlations)
-            coefficients[chosen] = _least_angle(correlations[chosen], gram, count)
-            rest = (
-                correlations - self.matrix.product(coefficients) - self.matrix.ridge * coefficients
-            )
-            self.level = float(np.abs(rest[coefficients != 0]).mean())
-            if tried >= len(order) or self._is_optimal(correlations, coefficients):
-                return coefficients
-            tried *= 2
 
+def _least_angle(correlations: FloatArray, matrix: _Matrix, count: int) -> tuple[FloatArray, float]:
+    """Return the point of the elastic net's path at which `count` entries are not zero, (n,).
 
-def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> FloatArray:
-    """Return the point of the lasso's path at which `count` entries are not zero, (n,).
+    The second value is the level at this point.
 
     The path may have many such points. The function returns the last point, just beyond which one
     more feature would enter. The level L falls from the largest correlation. While no feature
@@ -269,9 +249,10 @@ def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> Floa
     2004, Sec. 3.1.
     """
     inside: list[int] = []
-    left_out = np.zeros(len(gram), dtype=bool)
+    left_out = np.zeros(len(correlations), dtype=bool)
     signs, inverse, level = np.empty(0), np.empty((0, 0)), np.inf
-    columns = np.empty((len(gram), count), order="F")  # columns of `gram` for the features `inside`
+    # Columns of C plus the ridge, for the features `inside`.
+    columns = np.empty((len(correlations), count), order="F")
     at_zero = slope = np.empty(0)
     just_left = -1
     for _ in range(_MOST_EVENTS * (count + 1)):
@@ -279,7 +260,8 @@ def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> Floa
         at_zero, slope = both.T
         rest, growth = (columns[:, : len(inside)] @ both).T
         rest = correlations - rest
-        enters = np.zeros((2, len(gram)))  # levels at which features enter, with sign + and -
+        # Levels at which features enter, with sign + and -.
+        enters = np.zeros((2, len(correlations)))
         for row, sign in zip(enters, (1, -1), strict=True):
             np.divide(sign * rest, 1 - sign * growth, out=row, where=sign * growth < 1)
         enters[:, left_out] = enters[:, inside] = 0.0
@@ -302,14 +284,15 @@ def _least_angle(correlations: FloatArray, gram: FloatArray, count: int) -> Floa
             level = entering
             break
         else:
-            column = inverse @ gram[inside, new]
-            rest_of_it = float(gram[new, new] - gram[new, inside] @ column)
+            added = matrix.column(new)
+            column = inverse @ added[inside]
+            rest_of_it = float(added[new] - added[inside] @ column)
             edge = np.append(-column, 1.0)
             inverse = np.pad(inverse, (0, 1)) + np.outer(edge, edge) / rest_of_it
             signs = np.append(signs, 1.0 if enters[0, new] >= enters[1, new] else -1.0)
-            columns[:, len(inside)] = gram[:, new]
+            columns[:, len(inside)] = added
             inside.append(new)
             level, just_left = entering, -1
-    coefficients = np.zeros(len(gram))
+    coefficients = np.zeros(len(correlations))
     coefficients[inside] = at_zero - level * slope
-    return coefficients
+    return coefficients, level

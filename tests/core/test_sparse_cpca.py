@@ -11,7 +11,7 @@ from sklearn.linear_model import ElasticNet, lars_path_gram
 from contrast_core import CPCA, SecondMoments, SparseCPCA, cross_validated_penalty
 from contrast_core.datasets import make_sparse_groups
 from contrast_core.linalg import sparse_components
-from contrast_core.linalg._sparse_components import _least_angle
+from contrast_core.linalg._sparse_components import _least_angle, _Matrix
 from contrast_core.rows import rows_of
 from contrast_core.spectral._penalty import _folds
 from tests.core.test_contract import planted
@@ -80,11 +80,10 @@ def test_selecting_a_number_of_features_agrees_with_least_angle_regression(copie
         gram = root.T @ root + 0.1 * np.eye(15)
         correlations = root.T @ rng.normal(size=6)
         for count in (1, 4, 9):
-            found = _least_angle(correlations, gram, count)
+            found, level = _least_angle(correlations, _Matrix(root, 0.1, {}), count)
             assert (found != 0).sum() <= count
             rest = correlations - gram @ found
             inside = found != 0
-            level = np.abs(rest[inside]).mean()
             np.testing.assert_allclose(rest[inside], level * np.sign(found[inside]), rtol=1e-9)
             if not copies:
                 path = lars_path_gram(correlations, gram, n_samples=1, method="lasso")[2]
