@@ -67,7 +67,7 @@ def test_infinite_contrast_counts_only_directions_with_variance() -> None:
 
 def test_more_components_than_directions_with_variance_cause_a_warning() -> None:
     x, y = (np.insert(rows, [0, 3, 6], 0.0, axis=1) for rows in data())
-    for method in (CPCA(8, alpha=1.0), CPCAStar(8), CPCAStar(8, beta=1.0)):
+    for method in (CPCA(8), CPCA(8, alpha=1.0), CPCAStar(8), CPCAStar(8, beta=1.0)):
         with pytest.warns(ContrastWarning, match="last 2 of 8 components are directions in which"):
             found = method.fit(x, background=y)
         np.testing.assert_allclose(found.components_ @ found.components_.T, np.eye(8), atol=1e-12)

@@ -63,6 +63,19 @@ def test_moments_of_sparse_rows_agree_with_dense_rows(kind: Any, dtype: Any) -> 
     np.testing.assert_allclose(moments.mean, rows.toarray().mean(axis=0, dtype=float), rtol=1e-12)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_feature_of_one_small_group_keeps_its_digits(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Use a feature with a large mean that is stored in all rows of a group, and nowhere else."""
+    use_numba(compiled, monkeypatch)
+    rows, groups = np.zeros((4000, 30)), np.arange(4000) < 100
+    rows[::50, 1:] = np.random.default_rng(0).random((80, 29))
+    rows[groups, 0] = 1e7 + np.random.default_rng(1).normal(size=100)
+    found = SecondMoments.from_data(sp.csr_array(rows), groups=groups).within.covariance
+    assert found[0, 0] == pytest.approx(100 / 4000 * rows[groups, 0].var(), rel=1e-8)
+
+
 @pytest.mark.parametrize("alpha", ["auto", 1.0])
 @pytest.mark.parametrize("size", [(90, 600), (400, 60)])
 def test_numba_is_not_started_for_little_data(
