@@ -86,14 +86,14 @@ class ContrastAdvice(ShortRepr):
             )
         needed = [name != METHODS[0] for name in self.advised]
         if not any(needed):
-            return "PCA holds it as well: a contrast adds nothing at any number of components."
+            return "No contrast is needed: PCA does as well at every number of components."
         first = needed.index(True)
         last = first + [*needed[first:], False].index(False) - 1
         begins, ends = self.n_components[[first, last]]
         span = f"up to {ends}" if first == 0 else f"from {begins} to {ends}"
         at_the_end = last == len(needed) - 1
         rest = (
-            "larger numbers were not compared" if at_the_end else "PCA holds it as well with more"
+            "larger numbers were not compared" if at_the_end else "with more, PCA does as well"
         )
         plural = "component" if ends == 1 else "components"
         return f"A contrast is needed {span} {plural} ({self.advised[first]}); {rest}."
@@ -186,7 +186,7 @@ def contrast_advice(
     >>> data = make_motion_sensors()
     >>> advice = contrast_advice(data.foreground, background=data.background, random_state=0)
     >>> print(advice.sentence())
-    A contrast is needed up to 5 components (cPCA*); PCA holds it as well with more.
+    A contrast is needed up to 5 components (cPCA*); with more, PCA does as well.
     """
     rng = check_generator(random_state)
     samples = two_samples(X, background, units, background_units, **weights)

@@ -28,12 +28,15 @@ def two_sets(signal: float, shared: tuple[float, ...] = (), n: int = 300) -> tup
 
 SENTENCES = [
     (two_sets(1.0), "Nothing to find: "),
-    (two_sets(5.0), "PCA holds it as well: "),
+    (two_sets(5.0), "No contrast is needed: PCA does as well at every number "),
     (
         two_sets(3.0, (9.0,)),
-        "A contrast is needed up to 1 component (cPCA*); PCA holds it as well ",
+        "A contrast is needed up to 1 component (cPCA*); with more, PCA does as well",
     ),
-    (two_sets(3.0, (9.0, 8.0, 7.0)), "A contrast is needed up to 3 components (cPCA*); PCA holds "),
+    (
+        two_sets(3.0, (9.0, 8.0, 7.0)),
+        "A contrast is needed up to 3 components (cPCA*); with more, PCA does as well",
+    ),
     (
         two_sets(2.5, 11 * (3.0,)),
         "A contrast is needed up to 10 components (cPCA*); larger numbers ",

@@ -134,7 +134,7 @@ def test_the_p_value_of_relabelled_donors_decides_whether_a_design_is_sound(desi
     result = check(design)
     assert result["p_value"] <= 2 / 64
     assert result["checks"].loc["ratio", "sound"]
-    assert "PCA holds it as well" in result["checks"].loc["advice", "message"]
+    assert "PCA does as well" in result["checks"].loc["advice", "message"]
     design.X[:, 0] = design.X[:, 2]  # this removes the effect of the treatment
     with pytest.warns(ContrastWarning, match="ratio: .* by relabelling donors"):
         result = check(design)
