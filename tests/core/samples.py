@@ -1,4 +1,4 @@
-"""Simulated rows for tests of significance: independent rows and repeated measurements."""
+"""Simulated rows for tests of significance, and statistics computed by hand."""
 
 from __future__ import annotations
 
@@ -18,12 +18,6 @@ def rows(n: int, rng: np.random.Generator, spike: float = 0.0) -> Any:
     X = rng.normal(size=(n, len(SD))) * SD
     X[:, 4] += spike * rng.normal(size=n)
     return X
-
-
-def repeated(n: int, rng: np.random.Generator, repeats: int = 8) -> tuple[Any, Any]:
-    """Return `repeats` measurements of each of `n` animals, and the animal of each row."""
-    animals = np.repeat(np.arange(n), repeats)
-    return rows(n, rng)[animals] + 0.3 * rng.normal(size=(n * repeats, len(SD))), animals
 
 
 def leading_by_hand(

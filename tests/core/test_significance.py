@@ -1,9 +1,9 @@
-"""Tests of the behaviour that all significance functions share: estimators, errors, progress."""
+"""Tests of all significance functions, of the bootstrap and of cross-fitted ratios."""
 
 from __future__ import annotations
 
 import sys
-from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,27 @@ from threadpoolctl import ThreadpoolController
 
 from contrast_core import (
     CPCA,
+    CPCAStar,
     SecondMoments,
     bootstrap_stability,
     cross_fitted_ratio,
     permutation_test,
 )
-from tests.core.samples import SD, quiet, rows
+from tests.core.samples import SD, quiet, rejections, rows
+from tests.core.test_contract import planted
+
+CALLS = {
+    "permutation": lambda X, background, **more: permutation_test(
+        CPCA(2), X, background=background, n_permutations=19, random_state=0, **more
+    ),
+    "bootstrap": lambda X, background, **more: bootstrap_stability(
+        CPCA(2), X, background=background, n_resamples=5, random_state=0, **more
+    ),
+    "cross fit": lambda X, background, **more: cross_fitted_ratio(
+        X, background=background, random_state=0, **more
+    ),
+}
+EACH = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
 
 @quiet
@@ -64,16 +79,26 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
         "X contains NaN .* Resampling needs complete rows",
     ),
     ({"X": SecondMoments.from_data(X)}, TypeError, "X is SecondMoments, but rows are needed"),
+    (
+        {"background": [Y, Y], "units": UNITS, "background_units": [OTHERS, OTHERS]},
+        ValueError,
+        "with units only one background is allowed",
+    ),
+    ({"sample_weight": np.ones(19)}, ValueError, "weights of X have shape"),
+    ({"background_weight": -np.ones(20)}, ValueError, "weights of background go from -1"),
+    ({"background": [Y, Y], "background_mix": [1, 2, 3]}, ValueError, "background_mix"),
+    ({"background_mix": [1, 2]}, ValueError, "background_mix"),
+    ({"sample_weight": np.arange(20) == 4}, ValueError, r"at least 2 rows|n_samples=1"),
 ]
 
 
-@pytest.mark.parametrize("name", ["n_permutations", "n_resamples", "n_splits"])
+@EACH
 @pytest.mark.parametrize(("given", "error", "message"), REFUSED)
 def test_data_and_units_that_cannot_be_resampled_are_refused(
-    name: str, given: dict[str, Any], error: type[Exception], message: str
+    call: Any, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        FUNCTIONS[name](**({"X": X, "background": Y} | given))
+        call(**({"X": X, "background": Y} | given))
 
 
 def test_too_few_rows_for_two_halves_and_odd_progress_are_refused() -> None:
@@ -81,13 +106,6 @@ def test_too_few_rows_for_two_halves_and_odd_progress_are_refused() -> None:
         cross_fitted_ratio(X[:3], background=Y)
     with pytest.raises(TypeError, match="progress must be True, False or a callable"):
         permutation_test(CPCA(), X, background=Y, progress="yes")  # type: ignore[arg-type]
-
-
-FUNCTIONS: dict[str, Any] = {
-    "n_permutations": partial(permutation_test, CPCA()),
-    "n_resamples": partial(bootstrap_stability, CPCA()),
-    "n_splits": cross_fitted_ratio,
-}
 
 
 @quiet
@@ -129,3 +147,202 @@ def test_progress_is_shown_and_can_be_replaced_by_a_function(
     with pytest.raises(ImportError, match="progress=True needs tqdm"):
         permutation_test(CPCA(), X, background=Y, n_permutations=3, progress=True)
     assert capsys.readouterr().err == ""
+
+
+def assert_same(first: Any, second: Any) -> None:
+    for name, value in vars(first).items():
+        other = getattr(second, name)
+        if value is None or isinstance(value, int):  # the integer may have thousands of digits
+            assert value == other, name
+        else:
+            np.testing.assert_allclose(value, other, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@EACH
+@pytest.mark.parametrize("d", [8, 150])
+def test_equal_weights_of_any_size_do_not_change_the_result(call: Any, d: int) -> None:
+    X, Y = planted(60, 50, d)
+    weights = {"sample_weight": np.full(60, 7.0), "background_weight": np.full(50, 1e-3)}
+    assert_same(call(X, Y), call(X, Y, **weights))
+
+
+@EACH
+@pytest.mark.parametrize("d", [8, 150])
+def test_rows_with_weight_zero_do_not_change_the_result(call: Any, d: int) -> None:
+    X, Y = planted(60, 50, d)
+    weights_x, weights_y = np.ones(60), np.ones(50)
+    weights_x[::7], weights_y[3] = 0, 0
+    found = call(X, Y, sample_weight=weights_x, background_weight=weights_y)
+    assert_same(found, call(X[weights_x > 0], Y[weights_y > 0]))
+
+
+def test_the_original_data_are_fitted_with_weights_and_background_mix() -> None:
+    X, Y = planted(60, 50, 8)
+    rng = np.random.default_rng(3)
+    design: dict[str, Any] = {
+        "sample_weight": rng.uniform(0.2, 3, 60),
+        "background_weight": [None, rng.uniform(0.2, 3, 30)],
+        "background_mix": [2, 1],
+    }
+    backgrounds = [Y[:20], Y[20:] + 50]
+    star = CPCAStar(3, beta=0.7).fit(X, background=backgrounds, **design)
+    found = permutation_test(
+        star, X, background=backgrounds, n_permutations=19, random_state=0, **design
+    )
+    np.testing.assert_allclose(found.statistics, star.generalized_eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(
+        np.abs((found.components[:1] * star.components_[:1]).sum()), 1, atol=1e-9
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sigma", [0.5, 1.0])
+def test_uneven_weights_keep_the_level(sigma: float) -> None:
+    rng, p = np.random.default_rng(11), []
+    for _ in range(150):
+        X, Y = rng.normal(size=(40, 6)), rng.normal(size=(30, 6))
+        weights = {
+            "sample_weight": rng.lognormal(sigma=sigma, size=40),
+            "background_weight": rng.lognormal(sigma=sigma, size=30),
+        }
+        test = permutation_test(
+            CPCA(1), X, background=Y, n_permutations=39, random_state=rng, **weights
+        )
+        p.append(test.p_values[0])
+    # 7.5 rejections are expected (5% of 150); the chance of more than 15 is below 1%.
+    assert rejections(p, 0.05) <= 15
+    assert 0.35 < np.mean(p) < 0.68
+
+
+@EACH
+def test_units_with_weight_zero_do_not_change_the_result(call: Any) -> None:
+    X, Y = planted(60, 50, 8)
+    units, others = np.arange(60) // 6, 100 + np.arange(50) // 5
+    weights = (units != 3).astype(float)
+    found = call(X, Y, units=units, background_units=others, sample_weight=weights)
+    kept = weights > 0
+    assert_same(found, call(X[kept], Y, units=units[kept], background_units=others))
+
+
+@quiet
+@pytest.mark.parametrize("kind", ["rows", "donors", "backgrounds"])
+def test_resamples_agree_with_plain_numpy(kind: str) -> None:
+    """Compare the resamples with plain NumPy, for rows, donors and several backgrounds.
+
+    A donor with rows in both datasets is drawn equally often in both datasets. If there are several
+    backgrounds, each of them is resampled separately.
+    """
+    rng = np.random.default_rng(13)
+    X, Y = rng.normal(size=(60, 5)) * [3, 2, 1, 1, 1], rng.normal(size=(50, 5)) * [1, 1, 2, 1, 1]
+    weights, background, given = (np.ones(60), np.ones(50)), Y, {}
+    if kind == "donors":
+        X, Y = X + rng.normal(size=(6, 5))[np.arange(60) // 10], Y + 1.0
+        given = {"units": np.arange(60) // 10, "background_units": np.arange(50) // 10 + 3}
+        background = Y
+    if kind == "backgrounds":
+        background, given = [Y[:20] + 9, Y[20:]], {"background_mix": [3, 1]}
+        Y = np.vstack([part - part.mean(axis=0) for part in background])
+        weights = np.ones(60), np.repeat([0.75 / 20, 0.25 / 30], [20, 30])
+    found = bootstrap_stability(
+        CPCA(2), X, background=background, n_resamples=9, level=0.5, random_state=0, **given
+    )
+    again, times = np.random.default_rng(0), []
+
+    def drawn(n: int) -> Any:
+        return np.bincount(again.integers(n, size=n), minlength=n)
+
+    for _ in range(9):
+        # Donors 0 to 2 are in X only, 3 to 5 in both datasets, and 6 and 7 in the background only.
+        if kind == "donors":
+            both, first, second = drawn(3), drawn(3), drawn(2)
+            times.append([np.repeat(np.append(*t), 10) for t in ((first, both), (both, second))])
+        else:
+            sizes = [20, 30] if kind == "backgrounds" else [50]
+            times.append([drawn(60), np.concatenate([drawn(size) for size in sizes])])
+    alpha = CPCA(2).fit(X, background=background, **({} if kind == "donors" else given)).alpha_
+
+    def components(times_x: Any, times_y: Any) -> Any:
+        x, y = (
+            np.cov(rows.T, bias=True, aweights=weight * each)
+            for rows, weight, each in zip((X, Y), weights, (times_x, times_y), strict=True)
+        )
+        return np.linalg.eigh(x - alpha * y)[1][:, :-3:-1].T
+
+    ours, theirs = components(1, 1), [components(*each) for each in times]
+    squared = np.array([(ours @ each.T) ** 2 for each in theirs])
+    np.testing.assert_allclose(found.retained, squared.sum(axis=2), rtol=1e-7)
+    straight = squared[:, [0, 1], [0, 1]]
+    crossed = squared[:, [0, 1], [1, 0]]
+    best = np.where((straight.sum(axis=1) > crossed.sum(axis=1))[:, None], straight, crossed)
+    np.testing.assert_allclose(found.matched, best, rtol=1e-7)
+    # The retained shares add up to the sum of the squared cosines of the principal angles.
+    cosines = np.cos(found.angles) ** 2
+    np.testing.assert_allclose(cosines.sum(axis=1), found.retained.sum(axis=1))
+    turned = []
+    # The rotation brings the basis of each resampled subspace as close as possible to the fitted
+    # components.
+    for each in theirs:
+        left, _, right = np.linalg.svd(ours @ each.T)
+        turned.append(left @ right @ each)
+    signs = np.sign((ours * found.components).sum(axis=1))[:, None]
+    lower, upper = np.sort(signs * np.quantile(turned, [0.25, 0.75], axis=0), axis=0)
+    np.testing.assert_allclose(found.lower, lower, atol=1e-7)
+    np.testing.assert_allclose(found.upper, upper, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_samples_of_one_distribution_have_a_ratio_near_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(2, 400, 30))
+    result = cross_fitted_ratio(X, background=Y, random_state=0)
+    # The ridge is a quarter of the variance, so the relative ratio is 1 / (1 + 1/4).
+    assert result.relative == pytest.approx(1 / 1.25, rel=0.1)
+    scaled = cross_fitted_ratio(3 * X, background=Y, random_state=0)
+    assert scaled.relative == pytest.approx(result.relative)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_the_ratio_of_a_split_agrees_with_plain_numpy(k: int) -> None:
+    """Check all splits of eight units, which have one to four rows."""
+    rng = np.random.default_rng(15)
+    units = np.repeat(np.arange(8), [1, 2, 3, 1, 2, 1, 4, 2])
+    X, Y = rng.normal(size=(2, 16, 4)) * [3, 1, 1, 1]
+    X[:, 1] *= 4
+
+    def covariance(rows: Any, chosen: Any) -> Any:
+        return np.cov(rows[np.isin(units, chosen)].T, bias=True)
+
+    result = cross_fitted_ratio(
+        X, background=Y, n_components=k, units=units, background_units=units, n_splits=35
+    )
+    by_hand = []
+    for half in combinations(range(8), 4):
+        others = [i for i in range(8) if i not in half]
+        (P, Q), (A, B) = (
+            [covariance(part, chosen) for part in (X, Y)] for chosen in (half, others)
+        )
+        alpha = 0.0
+        while True:
+            v = np.linalg.eigh(P - alpha * Q)[1][:, -k:]
+            own, other = (
+                np.trace(v.T @ x @ v) / (np.trace(v.T @ y @ v) + k * np.trace(y) / 16)
+                for x, y in ((P, Q), (A, B))
+            )
+            if own <= 1.05 * alpha:
+                break
+            alpha = own
+        by_hand.append(other)
+    np.testing.assert_allclose(np.sort(result.ratios), np.sort(by_hand), rtol=1e-9)
+    assert result.ratio == np.median(result.ratios)
+    total = np.trace(covariance(X, units)) / np.trace(covariance(Y, units))
+    assert result.baseline == pytest.approx(total)
+    assert result.relative == result.ratio / result.baseline
+    assert (result.n_units, result.n_background_units) == (8, 8)
+
+
+def test_a_background_that_is_constant_in_one_half_is_refused() -> None:
+    rng = np.random.default_rng(17)
+    Y = np.zeros((16, 3))
+    Y[0] = 1.0
+    with pytest.raises(ValueError, match=r"background is constant .* over 8 rows"):
+        cross_fitted_ratio(rng.normal(size=(16, 3)), background=Y)
