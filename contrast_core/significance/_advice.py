@@ -92,9 +92,7 @@ class ContrastAdvice(ShortRepr):
         begins, ends = self.n_components[[first, last]]
         span = f"up to {ends}" if first == 0 else f"from {begins} to {ends}"
         at_the_end = last == len(needed) - 1
-        rest = (
-            "larger numbers were not compared" if at_the_end else "with more, PCA does as well"
-        )
+        rest = "larger numbers were not compared" if at_the_end else "with more, PCA does as well"
         plural = "component" if ends == 1 else "components"
         return f"A contrast is needed {span} {plural} ({self.advised[first]}); {rest}."
 

@@ -1,4 +1,4 @@
-"""Tests of `contrast_report`, whose parts must agree with the functions that compute them."""
+"""Tests of `contrast_report`, whose parts agree with other functions, and of `contrast_advice`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from contrast_core import (
     PCPCA,
     CPCAStar,
     SparseCPCA,
-    bootstrap_stability,
     contrast_report,
     permutation_test,
 )
 from contrast_core.linalg import principal_angles
+from contrast_core.significance import contrast_advice
 from tests.core.samples import quiet
 
 FEW: dict[str, Any] = {"n_permutations": 39, "n_resamples": 20, "random_state": 0}
@@ -119,16 +119,144 @@ def test_invalid_reports_are_refused() -> None:
         contrast_report(SparseCPCA(1), X, background=Y, **FEW)
 
 
-# The following test checks the intervals of `bootstrap_stability`.
+def shared_sets(signal: float, shared: tuple[float, ...] = (), n: int = 300) -> tuple[Any, Any]:
+    """Return a foreground and a background with strong shared directions.
+
+    The standard deviation of the first feature is `signal` times larger in the foreground.
+    """
+    X, Y = np.random.default_rng(1).normal(size=(2, n, 12))
+    X[:, 0] *= signal
+    for i, scale in enumerate(shared, start=1):
+        X[:, i] *= scale
+        Y[:, i] *= scale
+    return X, Y
 
 
-def test_intervals_are_computed_for_all_features_of_wide_data() -> None:
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(14, 1700)), rng.normal(size=(12, 1700))
-    X[:, 3] *= 60
-    found = bootstrap_stability(CPCA(1, alpha=1.0), X, background=Y, n_resamples=9, random_state=0)
-    assert found.components.shape == found.lower.shape == found.upper.shape == (1, 1700)
-    assert found.lower[0, 3] > 0.5
-    assert (found.lower <= found.upper).all()
-    middle = (found.lower[0] + found.upper[0]) / 2
-    assert np.corrcoef(middle, found.components[0])[0, 1] > 0.9
+SENTENCES = [
+    (shared_sets(1.0), "Nothing to find: "),
+    (shared_sets(5.0), "No contrast is needed: PCA does as well at every number "),
+    (
+        shared_sets(3.0, (9.0,)),
+        "A contrast is needed up to 1 component (cPCA*); with more, PCA does as well",
+    ),
+    (
+        shared_sets(3.0, (9.0, 8.0, 7.0)),
+        "A contrast is needed up to 3 components (cPCA*); with more, PCA does as well",
+    ),
+    (
+        shared_sets(2.5, 11 * (3.0,)),
+        "A contrast is needed up to 10 components (cPCA*); larger numbers ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sets", "sentence"), SENTENCES, ids=[each for _, each in SENTENCES])
+def test_each_sentence_appears_for_data_of_which_it_is_true(sets: Any, sentence: str) -> None:
+    X, Y = sets
+    advice = contrast_advice(X, background=Y, random_state=0)
+    assert advice.sentence().startswith(sentence)
+    assert list(advice.n_components) == [1, 2, 3, 5, 10]
+    assert advice.found == (not sentence.startswith("Nothing"))
+    assert advice.table()["advised"] == advice.advised
+
+
+@quiet
+def test_the_report_gives_the_advice_and_a_decision_that_agrees_with_it() -> None:
+    X, Y = shared_sets(3.0, (9.0,), n=80)
+    few: dict[str, Any] = {"n_permutations": 39, "n_resamples": 5, "random_state": 0}
+    report = contrast_report(CPCA(1), X, background=Y, **few)
+    assert report.statements()["advice"] == report.advice.sentence(True)
+    assert report.statements()["anything to find"].startswith("yes: ")
+    assert "advised" in str(report)
+    assert report.advice.advised[0] in report._repr_html_()
+    report = contrast_report(CPCA(1), Y[:40], background=Y[40:], **few)
+    assert report.statements()["advice"].startswith("Nothing to find")
+    assert report.statements()["anything to find"].startswith("no: ")
+
+
+def test_the_excess_agrees_with_its_definition() -> None:
+    """Compare the excess with its definition, for every division of the units into folds.
+
+    The folds are random, so the excess must agree with exactly one of these divisions.
+    """
+    rng = np.random.default_rng(2)
+    X, Y = rng.normal(size=(90, 5)), rng.normal(size=(60, 5))
+    X[:, 1] *= 3
+    units, background_units = np.arange(90) % 3, np.arange(60) % 2 + 10
+    units[:7] = 0  # the units have different numbers of rows
+    advice = contrast_advice(X, background=Y, units=units, background_units=background_units)
+    close = []
+    for deal in _all_deals(units, background_units):
+        by_hand: list[list[float]] = [[], []]
+        ridges = []
+        for x_out, y_out in deal:
+            x, y = X[~np.isin(units, x_out)], Y[~np.isin(background_units, y_out)]
+            v = np.linalg.svd(x - x.mean(0), full_matrices=False)[2][:2]
+            C = np.cov(y.T, bias=True)
+            S = v @ (C + 0.25 * np.trace(C) / 5 * np.eye(5)) @ v.T
+            for side, rows, labels, names, mean in (
+                (0, X, units, x_out, x.mean(0)),
+                (1, Y, background_units, y_out, y.mean(0)),
+            ):
+                for name in names:
+                    z = (rows[labels == name] - mean) @ v.T
+                    by_hand[side].append(np.einsum("ij,jk,ik->i", z, np.linalg.inv(S), z).mean())
+            ridges.append(0.25 * np.trace(C) / 5 * np.trace(np.linalg.inv(S)))
+        x_mean, y_mean = map(np.mean, by_hand)
+        expected = 2 * (x_mean - y_mean) / (y_mean + np.mean(ridges))
+        close.append(np.isclose(advice.excess[1, 0], expected))
+    assert sum(close) == 1
+
+
+def _all_deals(units: Any, background_units: Any) -> list[Any]:
+    """Return every division of three foreground and two background units into two folds."""
+    deals = []
+    for alone in np.unique(units):
+        rest = [name for name in np.unique(units) if name != alone]
+        for first in np.unique(background_units):
+            second = [name for name in np.unique(background_units) if name != first]
+            deals.append([([alone], [first]), (rest, second)])
+    return deals
+
+
+def test_units_and_rotations_of_the_data_do_not_change_the_advice() -> None:
+    X, Y = shared_sets(2.0, (4.0,), n=60)
+    units = {"units": np.arange(60) // 6, "background_units": np.arange(60) // 6}
+    advice = contrast_advice(X, background=Y, random_state=0, **units)
+    turn = 3 * np.linalg.qr(np.random.default_rng(0).normal(size=(12, 12)))[0]
+    turned = contrast_advice(X @ turn + 5, background=Y @ turn, random_state=0, **units)
+    np.testing.assert_allclose(turned.excess, advice.excess, rtol=1e-6, atol=1e-8)
+    sparse = contrast_advice(sp.csr_array(X), background=sp.csr_array(Y), random_state=0, **units)
+    np.testing.assert_allclose(sparse.upper, advice.upper, rtol=1e-6)
+    twice = contrast_advice(
+        np.vstack([X, X[:9]]),
+        background=Y,
+        random_state=0,
+        units=np.append(units["units"], units["units"][:9]),
+        background_units=units["background_units"],
+    )
+    weighted = contrast_advice(
+        X, background=Y, random_state=0, **units, sample_weight=1.0 + (np.arange(60) < 9)
+    )
+    np.testing.assert_allclose(weighted.excess, twice.excess, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_similar_units_are_rarely_found_to_differ(shared: bool) -> None:
+    found = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        means = rng.normal(size=(2, 8, 5))
+        labels = np.repeat(np.arange(8), 5)
+        if shared:
+            means[1] = means[0]
+        X, Y = (own[labels] + rng.normal(size=(40, 5)) for own in means)
+        advice = contrast_advice(
+            X,
+            background=Y,
+            units=labels,
+            background_units=labels if shared else labels + 100,
+            random_state=seed,
+        )
+        found += advice.p_value <= 0.1
+    assert found <= 13  # 6 are expected; the chance of more than 13 is below 1/500

@@ -290,6 +290,18 @@ def test_resamples_agree_with_plain_numpy(kind: str) -> None:
     np.testing.assert_allclose(found.upper, upper, atol=1e-7)
 
 
+def test_intervals_are_computed_for_all_features_of_wide_data() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(14, 1700)), rng.normal(size=(12, 1700))
+    X[:, 3] *= 60
+    found = bootstrap_stability(CPCA(1, alpha=1.0), X, background=Y, n_resamples=9, random_state=0)
+    assert found.components.shape == found.lower.shape == found.upper.shape == (1, 1700)
+    assert found.lower[0, 3] > 0.5
+    assert (found.lower <= found.upper).all()
+    middle = (found.lower[0] + found.upper[0]) / 2
+    assert np.corrcoef(middle, found.components[0])[0, 1] > 0.9
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_two_samples_of_one_distribution_have_a_ratio_near_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
