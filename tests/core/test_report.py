@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
+from scipy.stats import t as student
+from scipy.stats import ttest_ind, ttest_rel
 
 from contrast_core import (
     CPCA,
@@ -174,49 +178,61 @@ def test_the_report_gives_the_advice_and_a_decision_that_agrees_with_it() -> Non
     assert report.statements()["anything to find"].startswith("no: ")
 
 
-def test_the_excess_agrees_with_its_definition() -> None:
-    """Compare the excess with its definition, for every division of the units into folds.
+def excess_by_hand(
+    X: Any, Y: Any, units: tuple[Any, Any], folds: list[Any], star: bool, paired: bool
+) -> tuple[float, float, float]:
+    """Return the excess of one component of cPCA* or of two of PCA, its margin and its p-value."""
+    k = 1 if star else 2
+    values: dict[Any, float] = {}
+    ridges = []
+    for out in folds:
+        x, y = (rows[~np.isin(of, own)] for rows, of, own in zip((X, Y), units, out, strict=True))
+        C = np.cov(y.T, bias=True)
+        ridge = 0.25 * np.trace(C) / 5
+        C += ridge * np.eye(5)
+        v = scipy.linalg.eigh(np.cov(x.T, bias=True), C if star else None)[1][:, -k:].T
+        inverse = np.linalg.inv(v @ C @ v.T)
+        for side, (rows, mean) in enumerate(((X, x.mean(axis=0)), (Y, y.mean(axis=0)))):
+            for name in out[side]:
+                z = (rows[units[side] == name] - mean) @ v.T
+                values[side, name] = np.einsum("ij,jk,ik->i", z, inverse, z).mean()
+        ridges.append(ridge * np.trace(v.T @ inverse @ v))
+    one, other = ([values[key] for key in sorted(values) if key[0] == side] for side in (0, 1))
+    test = ttest_rel(one, other) if paired else ttest_ind(one, other, equal_var=False)
+    # The difference of the means, divided by its standard error, is the statistic.
+    difference, correction = np.mean(one) - np.mean(other), np.sqrt(1 + 1 / (1 - 1 / len(folds)))
+    error = correction * difference / test.statistic
+    unit = (np.mean(other) + np.mean(ridges)) / k
+    margin = student.ppf(0.975, test.df) * error / unit
+    return difference / unit, margin, student.sf(difference / error, test.df)
 
-    The folds are random, so the excess must agree with exactly one of these divisions.
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_the_excess_its_interval_and_the_p_value_agree_with_their_definitions(paired: bool) -> None:
+    """Compare with the definitions, for every division of the units into folds.
+
+    The folds are random, so the results must agree with exactly one of these divisions.
     """
     rng = np.random.default_rng(2)
     X, Y = rng.normal(size=(90, 5)), rng.normal(size=(60, 5))
     X[:, 1] *= 3
-    units, background_units = np.arange(90) % 3, np.arange(60) % 2 + 10
-    units[:7] = 0  # the units have different numbers of rows
-    advice = contrast_advice(X, background=Y, units=units, background_units=background_units)
-    close = []
-    for deal in _all_deals(units, background_units):
-        by_hand: list[list[float]] = [[], []]
-        ridges = []
-        for x_out, y_out in deal:
-            x, y = X[~np.isin(units, x_out)], Y[~np.isin(background_units, y_out)]
-            v = np.linalg.svd(x - x.mean(0), full_matrices=False)[2][:2]
-            C = np.cov(y.T, bias=True)
-            S = v @ (C + 0.25 * np.trace(C) / 5 * np.eye(5)) @ v.T
-            for side, rows, labels, names, mean in (
-                (0, X, units, x_out, x.mean(0)),
-                (1, Y, background_units, y_out, y.mean(0)),
-            ):
-                for name in names:
-                    z = (rows[labels == name] - mean) @ v.T
-                    by_hand[side].append(np.einsum("ij,jk,ik->i", z, np.linalg.inv(S), z).mean())
-            ridges.append(0.25 * np.trace(C) / 5 * np.trace(np.linalg.inv(S)))
-        x_mean, y_mean = map(np.mean, by_hand)
-        expected = 2 * (x_mean - y_mean) / (y_mean + np.mean(ridges))
-        close.append(np.isclose(advice.excess[1, 0], expected))
-    assert sum(close) == 1
-
-
-def _all_deals(units: Any, background_units: Any) -> list[Any]:
-    """Return every division of three foreground and two background units into two folds."""
-    deals = []
-    for alone in np.unique(units):
-        rest = [name for name in np.unique(units) if name != alone]
-        for first in np.unique(background_units):
-            second = [name for name in np.unique(background_units) if name != first]
-            deals.append([([alone], [first]), (rest, second)])
-    return deals
+    names = {0, 1, 2}, {0, 1, 2} if paired else {10, 11}
+    units = np.arange(90) % 3, np.array(sorted(names[1]))[np.arange(60) % len(names[1])]
+    units[0][:7] = 0  # the units have different numbers of rows
+    divisions = [[([name], [name]) for name in names[0]]]
+    if not paired:
+        divisions = [
+            [([one], [two]), ([*(names[0] - {one})], [*(names[1] - {two})])]
+            for one, two in product(*names)
+        ]
+    advice = contrast_advice(X, background=Y, units=units[0], background_units=units[1])
+    margin, agree = advice.upper - advice.excess, []
+    for folds in divisions:
+        pca, star = (excess_by_hand(X, Y, units, folds, each, paired) for each in (False, True))
+        found = advice.excess[1, 0], margin[1, 0], advice.excess[0, 1], margin[0, 1], advice.p_value
+        agree.append(np.allclose(found, [*pca[:2], *star], rtol=1e-6))
+    assert sum(agree) == 1
+    np.testing.assert_allclose(advice.excess - advice.lower, margin)
 
 
 def test_units_and_rotations_of_the_data_do_not_change_the_advice() -> None:
@@ -239,24 +255,3 @@ def test_units_and_rotations_of_the_data_do_not_change_the_advice() -> None:
         X, background=Y, random_state=0, **units, sample_weight=1.0 + (np.arange(60) < 9)
     )
     np.testing.assert_allclose(weighted.excess, twice.excess, rtol=1e-6)
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_similar_units_are_rarely_found_to_differ(shared: bool) -> None:
-    found = 0
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        means = rng.normal(size=(2, 8, 5))
-        labels = np.repeat(np.arange(8), 5)
-        if shared:
-            means[1] = means[0]
-        X, Y = (own[labels] + rng.normal(size=(40, 5)) for own in means)
-        advice = contrast_advice(
-            X,
-            background=Y,
-            units=labels,
-            background_units=labels if shared else labels + 100,
-            random_state=seed,
-        )
-        found += advice.p_value <= 0.1
-    assert found <= 13  # 6 are expected; the chance of more than 13 is below 1/500
