@@ -273,7 +273,7 @@ class Choices(Container[Widget]):
             self._side = side
             self._show_what_applies()
 
-    def shape_behind(self) -> tuple[int, ...] | None:
+    def background_shape(self) -> tuple[int, ...] | None:
         """Return the shape of the background stack, or None if the background is an area."""
         if self.kind.value == OTHER and self.other.value is not None:
             return tuple(map(int, pixels_of(self.other.value).shape))

@@ -19,7 +19,8 @@ from napari_plugin._settings import (
 
 BY_SIZE, PATCHES, WHOLE = "Automatic choice", "Small patches", "Whole frames"
 _TOOLTIPS = {
-    "suppression": "How strongly the background is suppressed; 50 is chosen automatically",
+    "suppression": "How strongly the background is suppressed. At 50 the strength is chosen "
+    "automatically.",
     "n_components": "Number of components of the signal that are kept",
     "compare": "Patches suit large or single images. Whole frames suit films of small images whose "
     "signal returns to the same place.",
@@ -87,15 +88,16 @@ class MethodChoices(Section):
         self.dark.visible = self.constant.visible = automatic and not whole
         self.raw.visible = slides and self.by_hand.value
 
-    def samples(self, shape: tuple[int, ...], behind: tuple[int, ...] | None) -> Samples:
+    def samples(self, shape: tuple[int, ...], background_shape: tuple[int, ...] | None) -> Samples:
         """Return the samples (patches or frames) for images of this shape.
 
-        `behind` is the shape of the background stack, or None if the background is an area.
+        `background_shape` is the shape of the background stack. It is None if the background is an
+        area of the images.
         """
         method: Method = self.method.value
         if self.compare.value == WHOLE:
             return Frames()
-        found = default_samples(shape, method, behind)
+        found = default_samples(shape, method, background_shape)
         if self.compare.value == BY_SIZE and isinstance(found, Frames):
             return found
         side, step, default = self.side.value, self.step.value, default_patches(method)

@@ -115,9 +115,9 @@ class Settings:
 def strength(automatic: float, suppression: float, *, largest: float = math.inf) -> float:
     """Return the contrast strength at a position of the slider.
 
-    The odds of the suppression s are s / (1 - s). Without a bound, the strength is the automatic
-    strength times these odds. If the strength a must stay below `largest`, the odds multiply
-    a / (largest - a) instead of a.
+    Let a be the automatic strength and s the suppression. Without an upper bound, the strength is
+    a times the odds s / (1 - s). If strengths must stay below the bound b = `largest`, these odds
+    multiply a / (b - a), and the result x is the solution of x / (b - x) = a / (b - a) s / (1 - s).
 
     Examples
     --------
@@ -135,18 +135,24 @@ def strength(automatic: float, suppression: float, *, largest: float = math.inf)
 
 
 def default_samples(
-    shape: tuple[int, ...], method: Method, behind: tuple[int, ...] | None
+    shape: tuple[int, ...], method: Method, background_shape: tuple[int, ...] | None
 ) -> Samples:
     """Return the default samples, which are whole frames or patches.
 
     Whole frames are used if the background is a stack of frames of the same size and both stacks
-    have enough frames. `behind` is the shape of the background stack. It is None if the background
-    is an area of the images, which requires patches. Projections use patches for large frames.
+    have enough frames. `background_shape` is the shape of the background stack. It is None if the
+    background is an area of the images, which requires patches. Projections use patches for large
+    frames.
     """
-    if len(shape) < 3 or behind is None or len(behind) < 3 or behind[-2:] != shape[-2:]:
+    if (
+        len(shape) < 3
+        or background_shape is None
+        or len(background_shape) < 3
+        or background_shape[-2:] != shape[-2:]
+    ):
         return default_patches(method)
     small = math.prod(shape[-2:]) <= SMALL_FRAME
-    enough = min(math.prod(shape[:-2]), math.prod(behind[:-2])) >= (4 if small else 8)
+    enough = min(math.prod(shape[:-2]), math.prod(background_shape[:-2])) >= (4 if small else 8)
     return Frames() if enough and (small or method == "automatic") else default_patches(method)
 
 

@@ -128,7 +128,7 @@ class ContrastiveDenoising(Container[Widget]):
         words, is_film = "", False
         try:
             images = self.choices.images()
-            samples = self.method.samples(images.shape, self.choices.shape_behind())
+            samples = self.method.samples(images.shape, self.choices.background_shape())
             if isinstance(samples, Patches):
                 self.choices.check_area(samples.sides[-1])
             is_film = isinstance(samples, Frames) and self.method.method.value == "automatic"
@@ -173,7 +173,7 @@ class ContrastiveDenoising(Container[Widget]):
             images = self.choices.images(channel)
             place, saved = self.choices.place(channel), self.reuse.saved(images.shape)
             if saved is None:
-                samples = self.method.samples(images.shape, self.choices.shape_behind())
+                samples = self.method.samples(images.shape, self.choices.background_shape())
                 task = Task(self.choices.pair(channel), samples, self.method.settings(), place)
             else:
                 task = Task(Pair(images), saved.samples, saved.settings, place, saved)

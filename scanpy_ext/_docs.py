@@ -32,10 +32,10 @@ foreground, background
     "WITHIN": """\
 within
     Column of `adata.obs` with the donor, animal or batch of every cell. The contrast then
-    compares variation *within* donors, and differences between donors have no part in it. The
-    mean of a donor's foreground cells is subtracted from these cells, and the mean of its
-    background cells from its background cells. The donor's mean score is subtracted from its
-    scores. Each donor needs cells that are in the background and cells that are not.""",
+    compares variation *within* donors, and ignores differences between donors. In each of the two
+    sets, the mean of a donor's cells is subtracted from these cells. The scores of a donor's cells
+    are centred in the same way. Each donor needs cells that are in the background and cells that
+    are not.""",
     "PAIRING": """\
 groupby
     Column of `adata.obs` with the conditions. Cells without a value are not paired.

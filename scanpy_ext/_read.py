@@ -152,8 +152,8 @@ def contrast_input(
     """Read the selected cells and genes, and check them.
 
     Data in memory must not contain NaN, unless `missing` is True and the matrix can hold missing
-    values. If the values of genes are not logarithms of counts, there is a warning, unless `counts`
-    is True.
+    values. Unless `counts` is True, the function warns if the values do not look like logarithms of
+    counts.
     """
     matrix, features, params = read_matrix(
         adata, layer=layer, mask_var=mask_var, n_comps=n_comps, obsm=obsm, missing=missing
@@ -175,8 +175,9 @@ def contrast_input(
         background = _read_other(adata, selection.other, layer, obsm, features, missing)
         if front.all() and _values.are_same_values(matrix, background):
             raise ValueError(
-                "background, another AnnData, holds the same cells as adata: there is nothing to "
-                "contrast. Give other cells, or choose the two sets with groupby= and reference=."
+                "the AnnData that was given as background holds the same cells as adata, so there "
+                "is nothing to contrast. Give other cells as background, or choose the two sets "
+                "with groupby= and reference=."
             )
     if features is not None and not counts:
         _values.warn_of_values(matrix, None if selection.other is None else background)
@@ -196,10 +197,11 @@ def contrast_input(
 def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selection) -> None:
     """Check that donors have cells both in the background and outside of it.
 
-    If a donor has cells on one side only, centring removes the effect in its cells. There is a
-    warning if this is so for some donors, and ValueError if it is so for all. Nothing is checked if
-    the background cells are not in the foreground. The difference between the two sets then has no
-    part in the contrast, so each set may have its own donors.
+    If all cells of a donor are on the same side, centring removes the effect in its cells. The
+    function warns if this is so for some donors, and raises ValueError if it is so for all donors.
+    It checks nothing if the background cells are not in the foreground. Each set is then centred by
+    its own mean, so the difference between the sets does not enter the contrast, and each set may
+    have its own donors.
     """
     front, back = selection.foreground & ~selection.background, selection.background
     if not front.any() or not (selection.foreground & back).any():
@@ -235,12 +237,17 @@ def _read_other(
     if features is None:
         found = embedding(other, str(obsm), owner="background", missing=missing)
     else:
-        lacking = list(adata.var_names.difference(other.var_names))
         if not other.var_names.equals(adata.var_names):
+            lacking = list(adata.var_names.difference(other.var_names))
+            fault = (
+                f"lacks {len(lacking)} genes of adata ({listed(lacking, most=5)})"
+                if lacking
+                else "has genes that adata lacks, or its genes have another order"
+            )
             raise ValueError(
-                f"background, another AnnData, lacks {len(lacking)} of adata's genes "
-                f"({listed(lacking, most=5)}), has further genes, or has another order. Restrict "
-                "both to the genes they share, and give background[:, adata.var_names]."
+                f"the AnnData that was given as background {fault}. Both need the same genes in "
+                "the same order: restrict adata to genes of both, and give "
+                "background[:, adata.var_names]."
             )
         found = whole_matrix(other, layer, owner="background", missing=missing).columns(features)
     if found.in_memory:

@@ -131,9 +131,9 @@ class Fitted:
         if not columns:
             raise ValueError(
                 f"adata.uns[{self.keys.uns!r}] is a result of scanpy_ext.tl.clvm with counts or "
-                "robust='entries'. This model weighs every value of a cell, so its scores are not "
-                "a linear function of the values. Run it on old and new cells together, or "
-                "on logarithms with robust='rows' or without robust."
+                "robust='entries'. This model gives every value of a cell its own weight, so its "
+                "scores are not a linear function of the values. Run it on old and new cells "
+                "together, or on logarithms with robust='rows' or without robust."
             )
         return np.asarray(self.table[columns], dtype=np.float64)
 
@@ -196,8 +196,8 @@ def restore(adata: AnnData, key: str, name: str = "adata") -> Fitted:
         return Fitted(keys, result, None, np.arange(len(table)), loadings, table)
     if keys.fit not in adata.varm or keys.varm not in adata.varm:
         raise ValueError(
-            f"{name}.uns[{key!r}] holds no linear method with its components in {name}.varm: "
-            f"expected a result of scanpy_ext.{_LINEAR}. Kernel cPCA has no components. To embed "
+            f"{name}.uns[{key!r}] has no components in {name}.varm: expected a result of "
+            f"scanpy_ext.{_LINEAR}. Kernel cPCA has no components. To embed "
             "new cells with it, run scanpy_ext.tl.kernel_cpca on old and new cells together."
         )
     table = adata.varm[keys.fit]

@@ -51,8 +51,8 @@ def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
         kinds = ["raw counts" if _counts_fault(each) else "no raw counts" for each in values]
         if kinds[0] != kinds[1] and all(each.size for each in values):
             raise ValueError(
-                f"adata holds {kinds[0]}, but the background, another AnnData, holds {kinds[1]}. "
-                f"Both must be normalised in the same way. {_ADVICE}"
+                f"adata holds {kinds[0]}, but the AnnData that was given as background holds "
+                f"{kinds[1]}. Both must be normalised in the same way. {_ADVICE}"
             )
     if not rows.in_memory:
         return

@@ -97,7 +97,7 @@ class Hands:
         self._click(native, native.rect().center())
         view = native.view()
         self.wait(view.isVisible, 5)
-        # Qt ignores a click that follows at once, because it takes it for the end of the first one.
+        # A second click right after the first one counts as a double click, which Qt ignores here.
         self.wait(seconds=1.0)
         index = native.model().index(native.findText(text), 0)
         self._click(view.viewport(), view.visualRect(index).center())

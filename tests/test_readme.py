@@ -40,7 +40,7 @@ def test_links_lead_to_files() -> None:
     assert [target for target in targets if not (README.parent / target).is_file()] == []
 
 
-def test_the_page_of_a_package_index_has_no_relative_links_or_pictures() -> None:
+def test_the_description_on_a_package_index_has_no_relative_links_or_pictures() -> None:
     project = tomllib.loads((README.parent / "pyproject.toml").read_text(encoding="utf-8"))
     hook = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
     text = README.read_text(encoding="utf-8")
@@ -48,4 +48,4 @@ def test_the_page_of_a_package_index_has_no_relative_links_or_pictures() -> None
     for change in hook["substitutions"]:
         text = re.sub(change["pattern"], change["replacement"], text)
     assert re.findall(r"\]\((?!https://)[^)]*\)", text) == []
-    assert "which method when" in text  # the words of a link stay
+    assert "which method when" in text  # the text of a removed link stays

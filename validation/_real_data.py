@@ -73,7 +73,9 @@ def nulls(data: Path | None) -> list[Callable[[np.random.Generator], Task]]:
     """
     task = mice()
     animals = np.concatenate([task.units, task.background_units])
-    parts = [("mice dealt out", np.vstack([task.foreground, task.background]), animals, 18, None)]
+    parts = [
+        ("mice divided at random", np.vstack([task.foreground, task.background]), animals, 18, None)
+    ]
     if data is not None:
         table, guides = cell_painting_table(data), knock_outs(data, INACTIVE)
         wells = table[table["Metadata_Compound"] == "DMSO"]
@@ -83,24 +85,24 @@ def nulls(data: Path | None) -> list[Callable[[np.random.Generator], Task]]:
             ("control wells", profiles, plates, half, None),
             ("guides without effect", guides.foreground, guides.units, 10, guides),
         ]
-    return [partial(dealt, *each) for each in parts]
+    return [partial(null_task, *each) for each in parts]
 
 
-def dealt(
-    name: str, rows: Any, units: Any, n_front: int, behind: Task | None, rng: np.random.Generator
+def null_task(
+    name: str, rows: Any, units: Any, n_front: int, controls: Task | None, rng: np.random.Generator
 ) -> Task:
     """Return the rows of randomly chosen units; half of these units have the label "one".
 
-    The background is taken from the task `behind` if it is given, otherwise from all other units.
+    The background is taken from the task `controls` if it is given, otherwise from all other units.
     """
     order = rng.permutation(np.unique(units))
     front = np.isin(units, order[:n_front])
     labels = np.where(np.isin(units[front], order[: n_front // 2]), "one", "other")
     background, others = rows[~front], units[~front]
-    if behind is not None:
-        background, others = behind.background, behind.background_units
+    if controls is not None:
+        background, others = controls.background, controls.background_units
     parts = (rows[front], background, labels, units[front], others)
-    return Task(f"null: {name}", "dealt label", *parts, null=True)
+    return Task(f"null: {name}", "random label", *parts, null=True)
 
 
 def mice() -> Task:

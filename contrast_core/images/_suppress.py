@@ -122,9 +122,9 @@ def suppress_background(
         Boolean mask of the image that is True where there is background without signal. Its shape
         is that of the image, or (height, width) for all images of a stack. Some 100 x 100 pixels
         are enough if the pattern repeats within them. The background may also be another image or
-        stack of any height and width that shows only background. For frames, it is a mask of the
-        shape of the leading axes that is True on frames without signal, or another stack of such
-        frames.
+        stack of any height and width that shows only background. With ``sampling="frames"``, give a
+        mask with one value for each frame, which is True for frames without signal, or give another
+        stack of such frames.
     background_mask : array-like of bool, optional
         Mask of another background image that is True where there is only background. Its shape is
         that of the background image, or (height, width). For frames, its shape is that of the
@@ -145,7 +145,8 @@ def suppress_background(
         `StructuredBackgroundRemover`. "auto" is "constant" for strips on a dark ground, that is
         with ``brightness="remove"``, and "varying" otherwise. A strip shows only a few lines of
         random brightness, and their differences would be mistaken for a change of strength. In
-        photographs, a constant strength would take flat areas of another brightness for background.
+        photographs, a constant strength would remove flat areas that differ from the background in
+        brightness only.
     channel_axis : int, optional
         Axis of the image that holds channels. Each channel has its own background. A background
         image must have the same channels in the same axis; a mask is shared by all channels.
@@ -222,7 +223,7 @@ def suppress_background(
                     f"{name} cannot be combined with channel_axis={channel_axis}; call "
                     "suppress_background for each channel."
                 )
-        return _each_channel(
+        return _suppress_by_channel(
             image,
             background,
             channel_axis,
@@ -252,7 +253,7 @@ def suppress_background(
         remover = FrameBackgroundRemover(_frame_shape(stack, source), multiplicative=multiplicative)
         signal = None if mask is None or source is reference else ~mask
         sides = (stack, signal, "the image"), (source, mask, "the background")
-        return _from_frames(remover, sides, dark, target, out, progress)
+        return _suppress_by_frames(remover, sides, dark, target, out, progress)
     if multiplicative:
         raise ValueError(
             "multiplicative=True needs sampling='frames'. For a single image, take the logarithm "
@@ -261,7 +262,7 @@ def suppress_background(
     if not isinstance(sampling, Patches):
         samples = _suitable_windows(stack, source, mask, target)
     options = background_strength, brightness, progress
-    result = _from_patches(samples, stack, source, mask, target, out, *options)
+    result = _suppress_by_patches(samples, stack, source, mask, target, out, *options)
     small = math.prod(map(int, stack.shape)) <= _LARGE_IMAGE
     if _are_strips(samples) and sampling == "patches" and source is stack is target and small:
         lines = _whole_lines(result.removed, samples)
@@ -286,7 +287,7 @@ def _suitable_windows(stack: Any, source: Any, mask: BoolArray | None, target: A
     """Return squares, or strips along lines if they suit the background and fit the images."""
     Patches(SQUARE).rows(source, mask, name="the background")  # raises if the mask does not fit
     size = window_size(source, mask)
-    if any(side > n for each in (stack, target) for side, n in _along(size, each)):
+    if any(side > n for each in (stack, target) for side, n in _window_and_image_sides(size, each)):
         size = SQUARE  # the strips fit only into the background
     wide = math.prod(map(int, stack.shape[-2:])) > _LARGE_IMAGE and size[0] == size[1]
     return Patches(size, 4 if wide else Patches.stride)
@@ -323,7 +324,7 @@ def _fitted(
     )
 
 
-def _from_patches(
+def _suppress_by_patches(
     samples: Patches,
     stack: Any,
     source: Any,
@@ -334,7 +335,7 @@ def _from_patches(
     brightness: Brightness,
     progress: Progress,
 ) -> SuppressedBackground:
-    n_pixels = math.prod(map(int, source.shape)) if mask is None else _marked(mask, source)
+    n_pixels = math.prod(map(int, source.shape)) if mask is None else _n_marked(mask, source)
     part = stack
     if len(samples.sides) == 2:  # a part of a large stack is enough for fitting
         part, _ = excerpt(stack, None, progress)
@@ -385,7 +386,7 @@ def _removed_and_spread(
     return removed, square - mean**2
 
 
-def _each_channel(
+def _suppress_by_channel(
     image: Image, background: Image, axis: int, out: Any, **options: Any
 ) -> SuppressedBackground:
     """Remove the background of each channel separately."""
@@ -416,7 +417,7 @@ def _each_channel(
     return SuppressedBackground(stack, out, estimators, said, samplings, brightness)
 
 
-def _from_frames(
+def _suppress_by_frames(
     remover: FrameBackgroundRemover,
     sides: Sequence[tuple[Any, BoolArray | None, str]],
     dark: Image | None,
@@ -442,7 +443,7 @@ def _from_frames(
     return SuppressedBackground(target, denoised, remover, found, Frames())
 
 
-def _along(size: tuple[int, int], stack: Any) -> Iterator[tuple[int, int]]:
+def _window_and_image_sides(size: tuple[int, int], stack: Any) -> Iterator[tuple[int, int]]:
     """Yield, for each axis, the side of the windows and the side of the images."""
     return zip(size, map(int, stack.shape[-2:]), strict=True)
 
@@ -467,7 +468,7 @@ def _are_strips(sampling: Patches) -> bool:
     return len(sides) == 2 and max(sides) >= _LONG * min(sides)
 
 
-def _marked(mask: BoolArray, stack: Stack) -> int:
+def _n_marked(mask: BoolArray, stack: Stack) -> int:
     """Return the number of pixels of a stack for which a mask is True."""
     return int(mask.sum()) * (math.prod(map(int, stack.shape)) // mask.size)
 

@@ -14,7 +14,8 @@ are used.
    chord minus the sum of the Ritz values is an upper bound of lambda_{k+1}. It needs no further
    factorisation.
 
-If neither bound suffices for a contrast, LAPACK solves it again, so no unproved result is returned.
+If neither bound proves the result at a contrast, LAPACK solves the eigenproblem at this contrast
+again. No unproved result is returned.
 """
 
 from __future__ import annotations

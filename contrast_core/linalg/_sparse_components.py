@@ -107,7 +107,7 @@ class _Matrix(NamedTuple):
         return np.asarray(self.root.T @ (self.root @ columns))
 
     def column(self, feature: int) -> FloatArray:
-        """Return a column of C plus the ridge; it is kept, because most are needed many times."""
+        """Return a column of C plus the ridge, and cache it, because most columns are reused."""
         if feature not in self.columns:
             column = self.root.T @ self.root[:, feature]
             column[feature] += self.ridge
@@ -118,18 +118,20 @@ class _Matrix(NamedTuple):
 class _Support:
     """Features with non-zero values, their signs, and the linear system that gives the values."""
 
-    def __init__(self, matrix: _Matrix, near: FloatArray) -> None:
-        self.matrix, self.kept = matrix, np.flatnonzero(near)
-        self.signs = np.sign(near[self.kept])
+    def __init__(self, matrix: _Matrix, coefficients: FloatArray) -> None:
+        self.matrix, self.kept = matrix, np.flatnonzero(coefficients)
+        self.signs = np.sign(coefficients[self.kept])
         self.root = matrix.root[:, self.kept]
         self.narrow = self.kept.size <= len(self.root)
         inner = self.root.T @ self.root if self.narrow else self.root @ self.root.T
         inner.flat[:: len(inner) + 1] += matrix.ridge
         self.factor = scipy.linalg.cho_factor(inner, overwrite_a=True, check_finite=False)
 
-    def is_of(self, near: FloatArray) -> bool:
-        kept = np.flatnonzero(near)
-        return np.array_equal(kept, self.kept) and bool((np.sign(near[kept]) == self.signs).all())
+    def matches(self, coefficients: FloatArray) -> bool:
+        kept = np.flatnonzero(coefficients)
+        return np.array_equal(kept, self.kept) and bool(
+            (np.sign(coefficients[kept]) == self.signs).all()
+        )
 
     def values(self, right: FloatArray) -> FloatArray:
         """Solve ``(C + ridge I) b = right`` on the support, (size,)."""
@@ -191,7 +193,7 @@ class _ElasticNet:
         return coefficients if exact is None else exact
 
     def _keep(self, coefficients: FloatArray) -> None:
-        if self.support is None or not self.support.is_of(coefficients):
+        if self.support is None or not self.support.matches(coefficients):
             self.support = _Support(self.matrix, coefficients)
 
     def _on_support(self, correlations: FloatArray) -> FloatArray | None:
@@ -236,8 +238,8 @@ def _least_angle(correlations: FloatArray, matrix: _Matrix, count: int) -> tuple
 
     The second value is the level at this point.
 
-    The path may have many such points. The function returns the last point, just beyond which one
-    more feature would enter. The level L falls from the largest correlation. While no feature
+    The path may have many such points. The function returns the last one: just after it, one more
+    feature enters. The level L falls from the largest correlation. While no feature
     enters or leaves, the solution on the selected features is ``inverse (c - L signs)``. When a
     feature enters or leaves, the inverse is updated. A feature that would enter together with the
     last one, such as a copy of it, is left out. (scikit-learn's own path warns about such features,

@@ -47,9 +47,9 @@ def between_groups(weights: NDArray[Any], means: FloatArray) -> FloatArray:
 
 
 def common_labels(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[Any]:
-    """Return the sorted union of the labels of two datasets; raise TypeError if types differ."""
+    """Return the sorted union of the labels; raise TypeError if their types differ."""
     listed = [*ours.tolist(), *theirs.tolist()]
-    return np.unique(check_labels(listed, len(listed), "the groups of both"))
+    return np.unique(check_labels(listed, len(listed), "the groups of foreground and background"))
 
 
 def spread_over(labels: ArrayLike, summary: Summary, groups: NDArray[Any]) -> Summary:

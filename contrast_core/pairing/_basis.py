@@ -169,8 +169,8 @@ def pairing_basis(X: MatrixLike, within: ArrayLike, *, n_components: int = 20) -
     if np.abs(times(start[: rows.shape[1]])).max() <= _ROUNDING * largest:
         raise ValueError(
             f"no row differs from the mean of its label: X has {rows.shape[0]} rows with "
-            f"{len(counts)} labels. Labels need several rows; give one for each combination of "
-            "donor and condition, not one for each row."
+            f"{len(counts)} labels. Each label must occur in several rows: give a label for "
+            "each combination of donor and condition, not a label for each row."
         )
     k = min(n_components, min(rows.shape) - 1)
     vectors = svds(operator, k=k, v0=start[: min(rows.shape)], return_singular_vectors="vh")[2]

@@ -15,7 +15,7 @@ from contrast_core.rows._stored import StoredColumns
 
 Minibatch: TypeAlias = tuple[Index, NDArray[Any]]
 
-_PART = 4  # blocks are smaller by this factor than elsewhere, so that the buffer holds many
+_PART = 4  # blocks are smaller by this factor than elsewhere, so that the buffer holds many of them
 _BUFFER = 4  # size of the shuffled buffer, as a multiple of the elements of a block of rows
 _LEAST = 4  # smallest number of blocks that are shuffled together, even if chunks are large
 _SPARSE = 8  # the buffer is larger by this factor if it is sparse
@@ -63,7 +63,10 @@ def minibatches(
     """
     n = rows.shape[0]
     if not 1 <= n_batches <= n:
-        raise ValueError(f"{rows.name} has {n} rows, which cannot be {n_batches} minibatches.")
+        raise ValueError(
+            f"{rows.name} has {n} rows, which cannot be split into {n_batches} minibatches. "
+            f"Ask for at most {n} minibatches."
+        )
     if isinstance(rows, StoredColumns):  # the file can be read only by columns
         rows = rows.loaded()
     quiet = rows.replace(progress=False)

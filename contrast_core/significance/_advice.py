@@ -192,7 +192,7 @@ def contrast_advice(
     n_folds = min(_N_FOLDS, *(sample.n_units for sample in sides))
     folds = [
         fold[_codes(sample)]
-        for fold, sample in zip(samples.dealt(n_folds, rng), sides, strict=True)
+        for fold, sample in zip(samples.assign_to_parts(n_folds, rng), sides, strict=True)
     ]
     fewest = min(int((folds[0] != i).sum()) for i in range(n_folds))
     most = min(samples.n_varying, samples.foreground.rows.shape[1], fewest - 1)

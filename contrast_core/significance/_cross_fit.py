@@ -22,7 +22,7 @@ from contrast_core.contrast import held_out_ratio
 from contrast_core.significance._estimators import resampling
 from contrast_core.significance._units import Weights, two_samples
 
-_BLOCKS = 8  # units are dealt into 8 blocks; there are 35 splits into halves of four blocks
+_BLOCKS = 8  # units are divided into 8 blocks; there are 35 splits into halves of four blocks
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,7 +147,7 @@ def cross_fitted_ratio(
             f"X has {sizes[0]} rows and background {sizes[1]}. Each half of a split needs 2 rows "
             "to have a variance, so the splits need at least 4 of both."
         )
-    of_unit = samples.dealt(_BLOCKS, rng)
+    of_unit = samples.assign_to_parts(_BLOCKS, rng)
     x, y = samples.foreground.merged(of_unit[0]), samples.background.merged(of_unit[1])
     ratios = []
     with resampling(samples):

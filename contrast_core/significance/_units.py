@@ -277,7 +277,7 @@ class TwoSamples(NamedTuple):
         sample = (self.foreground, self.background)[side]
         return np.setdiff1d(np.arange(sample.n_units), self.shared[:, side])
 
-    def dealt(self, n_parts: int, rng: np.random.Generator) -> list[NDArray[np.intp]]:
+    def assign_to_parts(self, n_parts: int, rng: np.random.Generator) -> list[NDArray[np.intp]]:
         """Assign the units of each dataset to parts at random, and return the part of each unit.
 
         The parts differ by at most one in their number of units. A unit that occurs in both

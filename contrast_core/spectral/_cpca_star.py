@@ -108,8 +108,9 @@ class CPCAStar(StrengthPath, MomentContrast):
         - :math:`B_\beta` is singular to working precision, and there is no `condition_limit`. At
           ``beta = 1``, the background covariance must be positive definite, which takes more
           background rows than features.
-        - Fewer than k directions are within `condition_limit`, or each of these directions varies
-          in one dataset only. The latter is the case if n + m - 2 is at most D.
+        - Fewer than k directions are within `condition_limit`.
+        - Each direction within `condition_limit` varies in one dataset only. This is the case if
+          the two datasets together have at most D + 2 rows.
 
     Warns
     -----

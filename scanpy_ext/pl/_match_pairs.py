@@ -51,7 +51,7 @@ def match_pairs(
     slot = _keys.distances_of(key)
     if slot not in adata.obsp:
         raise ValueError(
-            f"adata.obsp has no {slot!r} beside adata.uns[{key!r}]: run "
+            f"adata.uns[{key!r}] exists, but adata.obsp has no {slot!r}: run "
             "scanpy_ext.pp.match_pairs again."
         )
     table = result["donors"]

@@ -33,13 +33,13 @@ def fit(X: Any, Y: Any, **options: Any) -> CLVM:
     return CLVM(inference="vi", **options).fit(X, background=Y)
 
 
-def total(model: CLVM, X: Any, Y: Any) -> float:
+def total_log_density(model: CLVM, X: Any, Y: Any) -> float:
     """Return the sum of the log-densities of all rows of both datasets."""
     of_y = model.score_samples(Y, dataset="background")
     return float(model.score_samples(X).sum() + of_y.sum())
 
 
-def counted(n: int = 300, d: int = 24, seed: int = 0) -> tuple[Any, Any, Any]:
+def rows_of_counts(n: int = 300, d: int = 24, seed: int = 0) -> tuple[Any, Any, Any]:
     """Return counts with two shared dimensions and one salient dimension.
 
     Also return the direction of the salient dimension, which affects a third of the `d` features.
@@ -71,7 +71,7 @@ def test_a_fit_that_starts_at_the_maximum_likelihood_stays_there() -> None:
     assert subspace_error(vi.components_, em.components_) <= 0.07
     assert vi.elbo_[0] == pytest.approx(em.log_likelihoods_[-1], rel=1e-9)
     assert vi.elbo_[0] - 1e-6 <= vi.elbo_[-1] <= em.log_likelihoods_[-1] + 1e-3
-    assert vi.elbo_[-1] == pytest.approx(total(vi, X, Y), rel=1e-10)
+    assert vi.elbo_[-1] == pytest.approx(total_log_density(vi, X, Y), rel=1e-10)
     # The bound recovers after the first steps of Adam.
     assert vi.elbo_[1:-1].max() > vi.elbo_[0] - 5
     assert vi.converged_
@@ -101,10 +101,10 @@ def test_a_fit_that_starts_elsewhere_reaches_the_maximum(
     assert vi.elbo_[0] < best - 50
     assert best - 3.0 < vi.elbo_[-1] < best + 1e-3
     if robust != "entries":
-        assert vi.elbo_[-1] == pytest.approx(total(vi, X, Y), rel=1e-9)
+        assert vi.elbo_[-1] == pytest.approx(total_log_density(vi, X, Y), rel=1e-9)
     # The weights of robust="entries" have not converged completely.
     else:
-        assert 0 <= total(vi, X, Y) - vi.elbo_[-1] < 0.01 * len(X)
+        assert 0 <= total_log_density(vi, X, Y) - vi.elbo_[-1] < 0.01 * len(X)
 
 
 # Rows of counts
@@ -144,7 +144,7 @@ def test_the_bound_for_counts_is_close_to_the_likelihood_and_below_it() -> None:
 
 @FEW
 def test_a_model_of_counts_finds_a_dimension_that_logarithms_miss() -> None:
-    X, Y, truth = counted()
+    X, Y, truth = rows_of_counts()
     model = fit(X, Y, n_shared=2, noise="counts", max_iter=40)
     logarithms = [
         np.log1p(rows / np.maximum(1, rows.sum(axis=1, keepdims=True)) * 1500) for rows in (X, Y)
@@ -155,8 +155,8 @@ def test_a_model_of_counts_finds_a_dimension_that_logarithms_miss() -> None:
     assert sines[0] < 0.2
     assert sines[0] < sines[1]
     assert model.elbo_[-1] > model.elbo_[0] + 100
-    assert total(model, X, Y) == pytest.approx(model.elbo_[-1], abs=0.01 * len(X))
-    assert total(model, X, Y) >= model.elbo_[-1] - 1e-3
+    assert total_log_density(model, X, Y) == pytest.approx(model.elbo_[-1], abs=0.01 * len(X))
+    assert total_log_density(model, X, Y) >= model.elbo_[-1] - 1e-3
     assert 2 < np.median(model.dispersions_[:24]) < 10
     scores, shared = model.transform(X), model.transform_shared(Y, dataset="background")
     assert scores.shape == (300, 1)
@@ -172,7 +172,7 @@ def test_a_model_of_counts_finds_a_dimension_that_logarithms_miss() -> None:
 
 
 def test_posteriors_of_counts_far_from_the_model_maximise_the_bound() -> None:
-    # For such rows, the posterior of plain updates can alternate between narrow and wide.
+    # For such rows, updates without damping can alternate between a narrow and a wide posterior.
     rng = np.random.default_rng(1)
     for _ in range(40):
         loadings, mean = 3 * rng.normal(size=(6, 1)), np.log(rng.dirichlet(np.ones(6)))
@@ -188,13 +188,13 @@ def test_posteriors_of_counts_far_from_the_model_maximise_the_bound() -> None:
 
 @FEW
 def test_zero_counts_are_refused_and_constant_counts_are_fitted() -> None:
-    X, Y, _ = counted(120, 20)
+    X, Y, _ = rows_of_counts(120, 20)
     X[0] = 0.0
     X[:, 5] = Y[:, 5] = 0.0
     X[:, 6] = 0.0
     X, Y = (np.c_[rows, np.full(120, 2000.0)] for rows in (X, Y))
     model = fit(X.astype(np.int32), Y.astype(np.float32), noise="counts", max_iter=3)
-    assert total(model, X, Y) == pytest.approx(model.elbo_[-1], rel=1e-6)
+    assert total_log_density(model, X, Y) == pytest.approx(model.elbo_[-1], rel=1e-6)
     assert not model.salient_loadings_[5].any()
     # The last count is constant, whereas the others rise with the total count of the row. Its share
     # therefore falls, which the model explains by a loading.
@@ -223,7 +223,7 @@ def test_a_penalty_is_scaled_by_the_share_of_the_rows_that_are_sampled(monkeypat
 
 @pytest.mark.filterwarnings("ignore:the likelihood still rises")
 def test_the_same_seed_gives_the_same_numbers_from_any_container(tmp_path: Path) -> None:
-    X, Y, _ = counted(200, 20)
+    X, Y, _ = rows_of_counts(200, 20)
     options: dict[str, Any] = {"noise": "counts", "max_iter": 2}
     model = fit(X, Y, **options)
     state = torch.random.get_rng_state()
@@ -312,7 +312,7 @@ def test_moments_and_a_missing_torch_are_refused(monkeypatch: Any) -> None:
         fit(*FEW_ROWS)
 
 
-def test_the_fit_shows_its_progress_and_the_next_fit_keeps_nothing_of_it() -> None:
+def test_the_fit_shows_its_progress_and_the_next_fit_starts_afresh() -> None:
     X, Y, _, _ = generated(60, 40, 5)
     seen: list[int] = []
 
@@ -340,7 +340,7 @@ def test_the_fit_shows_its_progress_and_the_next_fit_keeps_nothing_of_it() -> No
     ids=str,
 )
 def test_all_tensors_are_made_on_the_given_device(options: Any) -> None:
-    X, Y, _ = counted(60, 8)
+    X, Y, _ = rows_of_counts(60, 8)
     options = {"max_iter": 2, "device": "cpu"} | options
     here = fit(X, Y, **options)
     # On the meta device, a tensor made without an explicit device cannot be combined with others.

@@ -80,7 +80,7 @@ def by_hand(
         for treated in labels:
             front = [p for p, t in zip(parts, treated, strict=True) if pooled or t]
             back = [p for p, t in zip(parts, treated, strict=True) if not t]
-            P, Q = (alike(some) for some in (front, back))
+            P, Q = (with_equal_weights(some) for some in (front, back))
             totals = totals or (np.trace(P), np.trace(Q))
             found.append(leading_by_hand(P, Q, totals, alpha, beta))
         table.append([statistic for statistic, _ in found])
@@ -89,7 +89,7 @@ def by_hand(
     return np.array(table).T
 
 
-def alike(parts: list[FloatArray]) -> FloatArray:
+def with_equal_weights(parts: list[FloatArray]) -> FloatArray:
     """Return the covariance of all rows, with the same total weight for each part."""
     weights = np.concatenate([np.full(len(part), 1 / len(part) / len(parts)) for part in parts])
     rows = np.vstack(parts)
@@ -135,9 +135,10 @@ def test_shared_donors_swap_their_parts_and_other_donors_swap_among_themselves()
     }
     test = condition_test(CPCA(1), **data, random_state=0)
     assert test.n_distinct == 20 * 4
-    # Both parts of a shared donor are shifted, so that their mean is the mean of the donors in one
-    # set only. Parts 0 to 2 are treated donors, 3 and 4 are the treated parts of the shared
-    # donors, 5 and 6 are their control parts, and 7 to 9 are control donors.
+    # The part of a donor holds its rows in one dataset. A shared donor has a treated part and a
+    # control part. The test shifts both, so that their mean equals the mean of the unshared donors.
+    # Parts 0 to 2 are treated donors, 3 and 4 are the treated parts of the shared donors, 5 and 6
+    # are the control parts of the shared donors, and 7 to 9 are control donors.
     parts = parts_of(data)
     common = np.mean([part.mean(axis=0) for part in parts[:3] + parts[7:]], axis=0)
     for i in (3, 4):
@@ -161,7 +162,7 @@ def test_donors_of_one_set_are_thinned_to_the_smaller_median() -> None:
     np.testing.assert_array_equal(thinned.background.sizes, [20, 30, 30])
 
 
-def n_found(
+def n_significant(
     n_sets: int,
     rng: np.random.Generator,
     estimator: Any,
@@ -198,7 +199,7 @@ def test_differences_between_donors_alone_are_rarely_significant(
     rng, estimator = np.random.default_rng(3), CPCA(1, alpha=alpha)
     for sd in (0.0, 1.0):
         drawn = {"cells": cells, "sd": sd, "paired": paired}
-        found = n_found(40, rng, estimator, n, m, n_permutations=39, pooled=pooled, **drawn)
+        found = n_significant(40, rng, estimator, n, m, n_permutations=39, pooled=pooled, **drawn)
         assert found <= binom.ppf(0.999, 40, 0.05)
 
 

@@ -31,24 +31,24 @@ MODEL = cc.PCPCA(2).fit(X, background=Y)
 LATENT = cc.CLVM().fit(X, background=Y)
 
 
-class Kind(NamedTuple):
+class ParameterKind(NamedTuple):
     """Values of a parameter: pairs with the same meaning, and values that are refused."""
 
     same: list[tuple[Any, Any]]
     refused: list[Any]
 
 
-def optional(kind: Kind) -> Kind:
+def optional(kind: ParameterKind) -> ParameterKind:
     """Return a kind of parameter that also takes None, for a default."""
     return kind._replace(refused=[value for value in kind.refused if value is not None])
 
 
-def but(kind: Kind, *allowed: Any) -> Kind:
+def with_allowed(kind: ParameterKind, *allowed: Any) -> ParameterKind:
     """Return a kind of parameter that takes some more values."""
     return kind._replace(refused=[v for v in kind.refused if not any(v is a for a in allowed)])
 
 
-def besides(kind: Kind, *refused: Any) -> Kind:
+def with_refused(kind: ParameterKind, *refused: Any) -> ParameterKind:
     """Return a kind of parameter that refuses some more values."""
     return kind._replace(refused=[*kind.refused, *refused])
 
@@ -57,23 +57,29 @@ NO_NUMBERS = ["2", None, [2], np.array(2.0), np.array([1, 2]), True, np.True_, D
 NO_NUMBERS += [np.timedelta64(2)]
 NOT_FINITE = [np.nan, np.inf, -np.inf]
 HUGE = [10**400, 10**5000, np.longdouble("1e4000")]
-NUMBER = Kind([(0.5, np.float32(0.5)), (0.5, Fraction(1, 2))], [*NO_NUMBERS, *HUGE, *NOT_FINITE])
-COUNT = besides(NUMBER, 0, -1, 2.0, 2.5, np.float64(2), Fraction(2))
+NUMBER = ParameterKind(
+    [(0.5, np.float32(0.5)), (0.5, Fraction(1, 2))], [*NO_NUMBERS, *HUGE, *NOT_FINITE]
+)
+COUNT = with_refused(NUMBER, 0, -1, 2.0, 2.5, np.float64(2), Fraction(2))
 COUNT = COUNT._replace(same=[(2, np.int64(2)), (2, np.uint8(2))])
-ABOVE_ZERO = besides(NUMBER, 0, 0.0, -1, -1e-300)
-FROM_ZERO = but(besides(NUMBER, -1, "automatic"), np.inf)
-FRACTION = besides(NUMBER, -1, "automatic", 1.5)
-FLAG = Kind(
+ABOVE_ZERO = with_refused(NUMBER, 0, 0.0, -1, -1e-300)
+FROM_ZERO = with_allowed(with_refused(NUMBER, -1, "automatic"), np.inf)
+FRACTION = with_refused(NUMBER, -1, "automatic", 1.5)
+FLAG = ParameterKind(
     [(True, np.True_), (False, np.False_)],
     ["yes", "False", None, 0, 1, 1.0, [True], np.array(True), np.nan],
 )
-SEED = Kind(
+SEED = ParameterKind(
     [(1, np.int64(1)), (1, np.uint8(1))],
     ["monday", -1, 1.5, [1], True, np.nan, np.array(1), -(10**400), {}, len],
 )
-WORD = Kind([], ["no such word", None, 1, ["auto"], np.array(["auto", "b"]), {}, b"auto", len])
+WORD = ParameterKind(
+    [], ["no such word", None, 1, ["auto"], np.array(["auto", "b"]), {}, b"auto", len]
+)
 NAMES = ["no such word", b"rows", {}]
-FRAME = Kind([((5, 1), [5, 1])], [None, 5, "ab", (5,), (5, 2), (-5, -1), (5.0, 1), (0, 0), {}])
+FRAME = ParameterKind(
+    [((5, 1), [5, 1])], [None, 5, "ab", (5,), (5, 2), (-5, -1), (5.0, 1), (0, 0), {}]
+)
 
 KINDS = {
     **dict.fromkeys(
@@ -83,8 +89,8 @@ KINDS = {
         ),
         COUNT,
     ),
-    **dict.fromkeys(("n_foreground", "n_background", "n_folds"), besides(COUNT, 1)),
-    **dict.fromkeys(("n_shared", "n_salient"), but(COUNT, 0)),
+    **dict.fromkeys(("n_foreground", "n_background", "n_folds"), with_refused(COUNT, 1)),
+    **dict.fromkeys(("n_shared", "n_salient"), with_allowed(COUNT, 0)),
     **dict.fromkeys(
         (
             *("orthogonal", "exchangeable", "weighted", "ard", "add_noise", "mutual", "raw"),
@@ -97,7 +103,7 @@ KINDS = {
     ),
     **dict.fromkeys(("degree", "tau", "tol", "ridge", "n_pairs"), ABOVE_ZERO),
     "alpha": FROM_ZERO,
-    "alphas": Kind(
+    "alphas": ParameterKind(
         [([0, 1], (0.0, 1.0)), ([0, 1], np.array([1, 0], dtype=np.uint8)), ([2], 2)],
         [
             *("auto", [], [[], []], [0, 0], [0, "1"], [0, None], [0, -1], [np.nan], [10**400]),
@@ -106,50 +112,52 @@ KINDS = {
     ),
     "background_strength": WORD,
     "beta": FRACTION,
-    "clip": but(ABOVE_ZERO, np.inf),
+    "clip": with_allowed(ABOVE_ZERO, np.inf),
     "coef0": NUMBER,
-    "condition_limit": Kind(
+    "condition_limit": ParameterKind(
         [(1e6, np.float32(1e6)), (7.5, Fraction(15, 2)), (1000.0, 1000)],
-        optional(besides(ABOVE_ZERO, 1, 0.5, 1.01e13)).refused,
+        optional(with_refused(ABOVE_ZERO, 1, 0.5, 1.01e13)).refused,
     ),
-    "decay_steps": but(optional(ABOVE_ZERO), np.inf),
-    "frame_shape": besides(FRAME, (1, 5, 1)),
+    "decay_steps": with_allowed(optional(ABOVE_ZERO), np.inf),
+    "frame_shape": with_refused(FRAME, (1, 5, 1)),
     "gamma": FRACTION,
-    "kernel": but(WORD, len),
+    "kernel": with_allowed(WORD, len),
     "kernel_gamma": optional(ABOVE_ZERO),
-    "kernel_params": Kind([], ["a", 1, [1], np.array([1])]),
-    "learning_rate": Kind(
+    "kernel_params": ParameterKind([], ["a", 1, [1], np.array([1])]),
+    "learning_rate": ParameterKind(
         [(2**-8, np.float32(2**-8)), (2**-8, Fraction(1, 256))], [*ABOVE_ZERO.refused, 1.0, 2]
     ),
-    "level": besides(ABOVE_ZERO, 1, 1.5),
+    "level": with_refused(ABOVE_ZERO, 1, 1.5),
     "max_pairs": optional(COUNT),
-    "n_effective": Kind([], [*optional(NUMBER).refused, 0, 1, 41, "all"]),
-    "n_features_to_select": besides(optional(COUNT), 6),
-    "n_representatives": besides(optional(COUNT), 4),
-    "numbers": Kind([([2], [np.int64(2)])], [[], "2", [0], [6], [None], [2.5], {}]),
-    "penalties": Kind([([0.5], (0.5,))], [[], "2", [1], [-0.1], [None], [np.nan], {}]),
-    "penalty": besides(optional(FRACTION), 1),
-    "progress": Kind([], ["yes", None, 1, [True]]),
+    "n_effective": ParameterKind([], [*optional(NUMBER).refused, 0, 1, 41, "all"]),
+    "n_features_to_select": with_refused(optional(COUNT), 6),
+    "n_representatives": with_refused(optional(COUNT), 4),
+    "numbers": ParameterKind([([2], [np.int64(2)])], [[], "2", [0], [6], [None], [2.5], {}]),
+    "penalties": ParameterKind([([0.5], (0.5,))], [[], "2", [1], [-0.1], [None], [np.nan], {}]),
+    "penalty": with_refused(optional(FRACTION), 1),
+    "progress": ParameterKind([], ["yes", None, 1, [True]]),
     "random_state": optional(SEED),
-    "robust": Kind([], NAMES),
-    "shape": Kind([*FRAME.same, ((4, 5, 1), (4, np.int64(5), 1))], [*FRAME.refused, (True, 5)]),
-    "sparsity": optional(besides(ABOVE_ZERO, *NAMES)),
-    "spikes": Kind(
+    "robust": ParameterKind([], NAMES),
+    "shape": ParameterKind(
+        [*FRAME.same, ((4, 5, 1), (4, np.int64(5), 1))], [*FRAME.refused, (True, 5)]
+    ),
+    "sparsity": optional(with_refused(ABOVE_ZERO, *NAMES)),
+    "spikes": ParameterKind(
         [(2, [2.0]), ([2, 3], np.array([3, 2], dtype=np.int8)), (2, np.float32(2))],
         [
             *("2", None, [], {}, [None], [-1], [np.nan], [10**400], True, 1j),
             *(np.ma.masked_array([1.0, 2.0], [1, 0]), [[1, 2], [3]]),
         ],
     ),
-    "truncation": Kind(
+    "truncation": ParameterKind(
         [(3, np.int64(3)), (0.75, np.float32(0.75))],
         [*optional(NUMBER).refused, 0, -1, 6, 1.5, "mp"],
     ),
 }
-SPARSE_GROUPS = Kind([(4, np.int64(4))], [*COUNT.refused, 3])
+SPARSE_GROUPS = ParameterKind([(4, np.int64(4))], [*COUNT.refused, 3])
 OWN = {
     ("make_sparse_groups", "n_foreground"): SPARSE_GROUPS,
-    ("condition_shift", "n_resamples"): but(COUNT, 0),
+    ("condition_shift", "n_resamples"): with_allowed(COUNT, 0),
 }
 AUTO_OR_TWICE = [v for v in KINDS["alphas"].refused if repr(v) in ("'auto'", "[0, 0]")]
 # The other files of unusual inputs test data, labels and weights.
@@ -164,7 +172,7 @@ class Parameter(NamedTuple):
 
     where: str
     name: str
-    kind: Kind
+    kind: ParameterKind
     call: Callable[[Any], Any]
 
 
@@ -216,7 +224,7 @@ TABLE = [
     *function(cc.condition_shift, **DATA, n_resamples=2),
     *function(cc.contrast_path, **DATA | {"alphas": [0, 1, 2]}),
     Parameter("CPCA.at", "alpha", FROM_ZERO, FITTED.at),
-    Parameter("CPCA.path", "alpha", but(KINDS["alphas"], *AUTO_OR_TWICE), FITTED.path),
+    Parameter("CPCA.path", "alpha", with_allowed(KINDS["alphas"], *AUTO_OR_TWICE), FITTED.path),
     *function(FITTED.denoise, X=X),
     *function(MODEL.sample_foreground, random_state=0),
     *function(LATENT.sample_background, random_state=0),

@@ -219,7 +219,9 @@ def test_the_basis_is_pca_of_the_centred_rows():
 def test_groups_of_one_row_each_are_refused_for_a_basis(views):
     X, _, _, groups = views
     for labels in (np.arange(80), [str(i) for i in range(80)]):
-        with pytest.raises(ValueError, match=r"X has 80 rows with 80 labels. Labels need several"):
+        with pytest.raises(
+            ValueError, match=r"X has 80 rows with 80 labels. Each label must occur in several rows"
+        ):
             pairing_basis(X, labels)
     with pytest.raises(ValueError, match="no row differs from the mean of its label"):
         pairing_basis(np.full((80, 5), 0.1), groups)

@@ -291,7 +291,7 @@ def test_large_means_do_not_cost_precision() -> None:
 
 
 def test_invalid_minibatches_are_refused() -> None:
-    with pytest.raises(ValueError, match="X has 5 rows, which cannot be 6 minibatches"):
+    with pytest.raises(ValueError, match="X has 5 rows, which cannot be split into 6 minibatches"):
         next(minibatches(rows_of(np.zeros((5, 2))), 6, np.random.default_rng(0)))
     bad = sp.csr_matrix([[1.0, np.nan], [0.0, 1.0]])
     with pytest.raises(ValueError, match="NaN"):

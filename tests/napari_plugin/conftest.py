@@ -166,7 +166,7 @@ def make_endless():
     return Endless
 
 
-class Held:
+class PausedRun:
     """Replacement of `run` that waits until the test sets `go_on`."""
 
     def __init__(self, monkeypatch):
@@ -182,5 +182,5 @@ class Held:
 
 
 @pytest.fixture
-def held(monkeypatch):
-    return Held(monkeypatch)
+def paused_run(monkeypatch):
+    return PausedRun(monkeypatch)

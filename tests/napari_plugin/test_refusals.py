@@ -189,19 +189,19 @@ def test_cancel_acts_at_once_in_each_step_and_adds_nothing(
     assert notified() == []
 
 
-def test_the_next_run_waits_until_the_cancelled_run_has_ended(ready, held):
+def test_the_next_run_waits_until_the_cancelled_run_has_ended(ready, paused_run):
     ready.widget.run.native.click()
-    ready.qtbot.waitUntil(held.begun.is_set, timeout=60_000)
+    ready.qtbot.waitUntil(paused_run.begun.is_set, timeout=60_000)
     ready.widget.cancel.native.click()
     ready.widget.run.native.click()
     ready.qtbot.wait(100)
-    assert len(held.threads) == 1
+    assert len(paused_run.threads) == 1
     assert ready.widget.cancel.enabled
-    held.go_on.set()
+    paused_run.go_on.set()
     ready.wait()
-    assert len(held.threads) == 2
+    assert len(paused_run.threads) == 2
     assert "cells denoised" in ready.names
-    assert threading.get_ident() not in held.threads
+    assert threading.get_ident() not in paused_run.threads
 
 
 def test_a_result_that_comes_after_cancel_is_dropped(ready, monkeypatch):
@@ -222,13 +222,13 @@ def test_a_result_that_comes_after_cancel_is_dropped(ready, monkeypatch):
     assert ready.words == "Cancelled; nothing was added."
 
 
-def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, held, notified):
+def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, paused_run, notified):
     ready.widget.run.native.click()
-    ready.qtbot.waitUntil(held.begun.is_set, timeout=60_000)
+    ready.qtbot.waitUntil(paused_run.begun.is_set, timeout=60_000)
     viewer.layers["cells"].name = "renamed"
     viewer.layers.remove("empty")
     viewer.layers.remove("renamed")
-    held.go_on.set()
+    paused_run.go_on.set()
     ready.wait_for_all()
     assert ready.names == ["cells denoised"]
     ready.widget.view.value = "Original"

@@ -116,7 +116,7 @@ def test_options_without_support_for_missing_values_are_refused(gappy, untouched
 def test_cells_with_gaps_are_denoised_after_their_gaps_are_filled(gappy, robust, untouched):
     further = {"n_shared": 1, "model_kwargs": {"robust": robust}}
     cx.tl.clvm(gappy, **REFERENCE, layer="levels", mask_var=USED, **further)
-    message = "weighs every value of a cell"
+    message = "gives every value of a cell its own weight"
     with untouched(gappy):
         if robust == "entries":
             with pytest.raises(ValueError, match=message):

@@ -211,7 +211,7 @@ def test_a_background_that_does_not_fit_is_named(cells, untouched):
     other.obsm["X_pca"] = cells.X[:, :4]
     with untouched(cells):
         for background, options, message in [
-            (cells[:, :10].copy(), {}, r"lacks 2 of adata's genes \('gene10', 'gene11'\)"),
+            (cells[:, :10].copy(), {}, r"lacks 2 genes of adata \('gene10', 'gene11'\)"),
             (cells[:, ::-1].copy(), {}, r"background\[:, adata.var_names\]"),
             (cells[:1].copy(), {}, "background has 1"),
             (without, {"layer": "log"}, r"layer: background\.layers has no"),

@@ -35,13 +35,15 @@ def curtains(shape: Shape, rng: np.random.Generator) -> Any:
 
 def grid(shape: Shape, rng: np.random.Generator, *, period: float = 10.3) -> Any:
     """Return a rectangular grid with slightly bent lines."""
-    waves = (wave(shape, rng, along, period, wander=60, over=40) for along in ((0, 1), (1, 0)))
+    waves = (
+        wave(shape, rng, along, period, wander=60, smoothness=40) for along in ((0, 1), (1, 0))
+    )
     return standard(sum(waves))
 
 
 def fringes(shape: Shape, rng: np.random.Generator, *, period: float = 13.0) -> Any:
     """Return slanted and bent interference fringes."""
-    return standard(wave(shape, rng, (np.sin(0.6), np.cos(0.6)), period, wander=90, over=30))
+    return standard(wave(shape, rng, (np.sin(0.6), np.cos(0.6)), period, wander=90, smoothness=30))
 
 
 def wave(
@@ -51,14 +53,14 @@ def wave(
     period: float,
     *,
     wander: float,
-    over: float,
+    smoothness: float,
 ) -> Any:
     """Return a plane wave with a phase that varies smoothly.
 
-    The phase is Gaussian noise, smoothed over `over` pixels and multiplied by `wander`.
+    The phase is Gaussian noise, smoothed over `smoothness` pixels and multiplied by `wander`.
     """
     y, x = np.mgrid[: shape[0], : shape[1]]
-    phase = wander * gaussian_filter(rng.normal(size=shape), over)
+    phase = wander * gaussian_filter(rng.normal(size=shape), smoothness)
     return np.cos(2 * np.pi * (y * along[0] + x * along[1]) / period + phase)
 
 
