@@ -1,20 +1,26 @@
-"""Tests that the Python code in docs/ prints its output, and that the reference is complete."""
+"""Tests of the pages in docs/, the README and the tutorials: code, links and public names."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import inspect
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
+DOCS, README, TUTORIALS = ROOT / "docs", ROOT / "README.md", ROOT / "tutorials"
 PAGES = [
     page
     for page in sorted(DOCS.rglob("*.md"))
     if "```python" in page.read_text(encoding="utf-8") and "_build" not in page.parts
 ]
+NOTEBOOKS = sorted(TUTORIALS.glob("*.ipynb"))
 # The expected output of a Python block is in a text block directly below it.
 BLOCK = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.M | re.S)
 NUMBER = re.compile(r"-?\d+(?:\.(\d+))?(?:e[+-]?\d+)?")
@@ -91,3 +97,109 @@ def test_the_reference_has_every_public_name() -> None:
     results = importlib.import_module("contrast_core.significance").__all__
     core = {name.split(".")[-1] for name in listed["contrast_core"]}
     assert set(results) <= core
+
+
+def test_there_are_tutorials() -> None:
+    assert NOTEBOOKS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_tutorial_runs(path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    notebook = nbformat.read(path, as_version=4)
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=600,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(TUTORIALS)}},
+    )
+    client.execute()  # raises CellExecutionError, with the cell and its traceback
+
+
+KINDS_OF_USERS = ("contrast_core import", "scanpy_ext", "contrast_core.images")
+README_CODE = [code for code, _ in BLOCK.findall(README.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize(("package", "code"), zip(KINDS_OF_USERS, README_CODE, strict=True))
+def test_the_readme_has_a_block_that_runs_alone_for_each_kind_of_user(
+    package: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert package in code
+    if "scanpy" in code:
+        pytest.importorskip("scanpy")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, str(README), "exec"), {})
+
+
+def test_links_of_the_readme_lead_to_files() -> None:
+    targets = re.findall(r"\]\(([^)#]+)", README.read_text(encoding="utf-8"))
+    assert targets
+    assert [target for target in targets if not (ROOT / target).is_file()] == []
+
+
+def test_the_description_on_a_package_index_has_no_relative_links_or_pictures() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    hook = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    text = README.read_text(encoding="utf-8")
+    assert "](docs/" in text
+    for change in hook["substitutions"]:
+        text = re.sub(change["pattern"], change["replacement"], text)
+    assert re.findall(r"\]\((?!https://)[^)]*\)", text) == []
+    assert "which method when" in text  # the text of a removed link stays
+
+
+MODULES = {
+    "contrast_core": ("", ".datasets", ".images", ".pairing"),
+    "scanpy_ext": (".pp", ".tl", ".pl", ".get"),
+}
+
+
+def functions(package: str) -> Iterator[Any]:
+    """Yield the public functions of a package, and the public methods of its classes."""
+    for part in MODULES[package]:
+        module = importlib.import_module(package + part)
+        for name in module.__all__:
+            item = getattr(module, name)
+            if inspect.isfunction(item):
+                yield item
+            if not inspect.isclass(item) or issubclass(item, Warning):
+                continue
+            own = item.__init__ is not object.__init__
+            # Dataclasses are results, which users do not construct.
+            if own and not dataclasses.is_dataclass(item):
+                yield item.__init__
+            for method in dir(item):
+                found = inspect.getattr_static(item, method)
+                found = getattr(found, "__func__", found)
+                own = inspect.isfunction(found) and found.__module__.startswith(package)
+                if own and not method.startswith("_"):
+                    yield found
+
+
+def written(column: int) -> set[str]:
+    rows = re.findall(r"^\|(.*)\|$", (DOCS / "words.md").read_text(encoding="utf-8"), re.M)
+    cells = [row.split("|")[column] for row in rows]
+    return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+
+
+@pytest.mark.parametrize(("package", "column"), [("contrast_core", 1), ("scanpy_ext", 2)])
+def test_the_parameters_of_the_page_are_exactly_the_public_parameters(
+    package: str, column: int
+) -> None:
+    if package == "scanpy_ext":
+        pytest.importorskip("scanpy")
+    signatures = [inspect.signature(function) for function in functions(package)]
+    names = {name for signature in signatures for name in signature.parameters}
+    assert {name for name in names - {"self", "cls"} if name[0] != "_"} == written(column)
+
+
+def test_the_window_has_the_labels_of_the_page() -> None:
+    rows = re.findall(r"^\|(.*)\|$", (DOCS / "words.md").read_text(encoding="utf-8"), re.M)
+    labels = {label.strip() for row in rows for label in row.split("|")[3].split(";")}
+    source = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "napari_plugin").glob("*.py")
+    )
+    for label in labels - {"", "Window", "---"}:
+        assert f'"{label}"' in source, label
