@@ -122,7 +122,7 @@ KINDS_OF_USERS = ("contrast_core import", "scanpy_ext", "contrast_core.images")
 README_CODE = [code for code, _ in BLOCK.findall(README.read_text(encoding="utf-8"))]
 
 
-@pytest.mark.parametrize(("package", "code"), zip(KINDS_OF_USERS, README_CODE, strict=True))
+@pytest.mark.parametrize(("package", "code"), [*zip(KINDS_OF_USERS, README_CODE, strict=True)])
 def test_the_readme_has_a_block_that_runs_alone_for_each_kind_of_user(
     package: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
