@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -193,6 +194,18 @@ def test_the_parameters_of_the_page_are_exactly_the_public_parameters(
     signatures = [inspect.signature(function) for function in functions(package)]
     names = {name for signature in signatures for name in signature.parameters}
     assert {name for name in names - {"self", "cls"} if name[0] != "_"} == written(column)
+
+
+def test_docstrings_state_the_defaults_of_the_signatures() -> None:
+    for function in functions("contrast_core"):
+        module, owner = inspect.getmodule(function), function.__qualname__.partition(".")[0]
+        described = getattr(module, owner) if function.__name__ == "__init__" else function
+        defaults = inspect.signature(function).parameters
+        text = described.__doc__ or ""
+        for names, value in re.findall(r"^ *([\w, ]+) : .*\bdefault=(.+)$", text, re.M):
+            for name in names.split(", "):
+                stated = function.__qualname__, name, ast.literal_eval(value)
+                assert stated == (function.__qualname__, name, defaults[name].default)
 
 
 def test_the_window_has_the_labels_of_the_page() -> None:

@@ -257,8 +257,10 @@ def contrast_report(
         certain than they are.
     sample_weight, background_weight, background_mix
         Weights of rows and of several backgrounds, as for `CPCA.fit`.
-    n_permutations, n_resamples : int, default=999 and 200
-        Numbers of relabellings and of bootstrap samples.
+    n_permutations : int, default=999
+        Number of relabellings.
+    n_resamples : int, default=200
+        Number of bootstrap samples.
     random_state : int, Generator or None, default=None
         Seed of all random numbers.
     progress : bool or callable, default=False
