@@ -64,6 +64,15 @@ def _duplicated(values: Any, folder: Path) -> Any:
     return twice
 
 
+def long_indices(values: Any) -> Any:
+    """Return a read-only CSR matrix with 64-bit indices."""
+    matrix = sp.csr_matrix(values)
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    for part in (matrix.data, matrix.indices, matrix.indptr):
+        part.flags.writeable = False
+    return matrix
+
+
 KINDS: dict[str, Callable[[Any, Path], Any]] = {
     "array": lambda values, folder: values,
     "Fortran order": lambda values, folder: np.asfortranarray(values),

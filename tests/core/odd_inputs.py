@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from tests.core.kinds import KINDS
+from tests.core.kinds import KINDS, long_indices
 
 N_ROWS, N_FEATURES = 24, 5
 
@@ -69,12 +69,6 @@ def _explicit_zeros(values: Any) -> Any:
     return sp.csr_array((values.ravel(), np.tile(np.arange(d), n), np.arange(n + 1) * d))
 
 
-def _long_indices(values: Any) -> Any:
-    matrix = sp.csr_matrix(values)
-    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
-    return matrix
-
-
 def _tensor(values: Any, dtype: str = "float64") -> Any:
     torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -120,7 +114,7 @@ TAKEN += [
         "DOK": sp.dok_matrix,
         "LIL": sp.lil_array,
         "CSR with zeros": _explicit_zeros,
-        "CSR of long indices": _long_indices,
+        "CSR of long indices": long_indices,
         "tensor of half precision": lambda v: _tensor(v, "float16"),
     }.items()
 ]

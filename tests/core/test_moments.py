@@ -1,9 +1,15 @@
-"""Tests of `SecondMoments` of every kind of data, of chunks, and of merged parts."""
+"""Tests of `SecondMoments` and `FeatureMoments`.
+
+The moments come from data of every kind, from chunks, from merged parts, from rows with groups and
+weights, or from the user.
+"""
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +18,10 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from contrast_core import SecondMoments
+from contrast_core import CPCA, PCAPlusPlus, SecondMoments
+from contrast_core.moments import FeatureMoments, PairMoments, grouped_moments
 from contrast_core.rows import rows_of
-from tests.core.kinds import KINDS, assert_same_moments
+from tests.core.kinds import KINDS, assert_same_moments, long_indices
 
 N, D = 500, 7
 
@@ -133,3 +140,266 @@ def test_invalid_moments_are_refused() -> None:
     for kind in (np.asarray, sp.csr_matrix):
         with pytest.raises(ValueError, match="the variance of X overflows float64"):
             SecondMoments.from_data(kind(1e150 * rows))
+
+
+# `FeatureMoments`
+
+
+@pytest.fixture
+def counts() -> Any:
+    """Return sparse counts with a constant feature, a feature of zeros, and one far from zero."""
+    values = np.random.default_rng(0).poisson(0.3, size=(700, 9)).astype(np.float32)
+    values[:, 0], values[:, 1] = 0.7, 0
+    values[:, 2] += 1e4
+    return values
+
+
+SPARSE = [sp.csr_matrix, sp.csr_array, long_indices, partial(KINDS["duplicates"], folder=None)]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, *SPARSE])
+@pytest.mark.parametrize("elements", [9 * 100, 2**22], ids=["blocks", "at once"])
+def test_means_and_variances_of_features_agree_with_numpy(
+    counts: Any, kind: Any, elements: int
+) -> None:
+    if kind is long_indices:
+        counts = counts.astype(np.int64)
+    whole = FeatureMoments.from_data(rows_of(kind(counts), elements=elements))
+    parts = [FeatureMoments.from_data(kind(part)) for part in np.split(counts, [1, 200])]
+    for found in (whole, parts[0].merge(parts[1]).merge(parts[2])):
+        assert found.n_samples == 700
+        np.testing.assert_allclose(found.mean, counts.mean(axis=0, dtype=float), rtol=1e-12)
+        variance = counts.var(axis=0, dtype=float)
+        np.testing.assert_allclose(found.variance, variance, rtol=1e-9, atol=1e-12)
+    empty = FeatureMoments.at_once(sp.csr_matrix((0, 4)))
+    assert empty.n_samples == 0 and not empty.squares.any() and not empty.mean.any()
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_not_finite_makes_the_mean_not_finite(
+    counts: Any, kind: Any, bad: float
+) -> None:
+    counts[3, 4] = bad
+    found = FeatureMoments.from_data(kind(counts))
+    assert np.array_equal(np.isfinite(found.mean), np.arange(9) != 4)
+
+
+# Moments that the user gives instead of rows
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(30, 3)) * [3.0, 2.0, 1.0]
+POSITIVE = X + 0.1 * RNG.normal(size=(30, 3))
+COVARIANCE = np.cov(X.T, bias=True)
+SECOND = {"n_samples": 30, "mean": X.mean(axis=0), "covariance": COVARIANCE}
+PAIRS = {
+    name: SecondMoments(30, rows.mean(axis=0), np.cov(rows.T, bias=True))
+    for name, rows in (
+        ("average", (X + POSITIVE) / 2),
+        ("difference", (X - POSITIVE) / 2),
+        ("first", X),
+    )
+}
+
+
+def changed(matrix: Any, value: float, row: int = 0, column: int = 1) -> Any:
+    other = matrix.copy()
+    other[row, column] = value
+    return other
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error", "message"),
+    [
+        ("covariance", changed(COVARIANCE, np.inf, 1, 1), ValueError, "holds NaN or inf"),
+        ("covariance", changed(COVARIANCE, COVARIANCE[0, 1] + 1e-4), ValueError, "not symmetric"),
+        ("covariance", 9 - 8 * np.eye(3), ValueError, "covariance is indefinite"),
+        ("covariance", -np.eye(3), ValueError, "covariance has the negative variance"),
+        ("covariance", np.eye(4), ValueError, r"covariance has shape \(4, 4\)"),
+        ("covariance", np.eye(3) + 1.5e308, ValueError, "covariance holds numbers near"),
+        ("covariance", sp.csr_matrix(np.eye(3)), TypeError, "covariance=.*real numbers"),
+        ("covariance", np.ma.masked_array(COVARIANCE, COVARIANCE > 8), TypeError, "masked"),
+        ("mean", list("abc"), TypeError, "mean=.*without real numbers"),
+        ("mean", [1.0, 2.0, np.nan], ValueError, "mean holds NaN"),
+        ("n_samples", 0, ValueError, "n_samples=0"),
+        ("n_samples", float("nan"), ValueError, "must be a positive, finite number"),
+        ("n_samples", True, TypeError, "must be an integer, got True"),
+        ("feature_names", ["a"], ValueError, "1 feature_names"),
+        ("feature_names", range(3), TypeError, "feature_names=range"),
+    ],
+)
+def test_invalid_moments_are_refused_by_name(
+    field: str, value: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        SecondMoments(**SECOND | {field: value})
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (None, "difference is None"),
+        (X, "difference is .*; expected moments of as many rows"),
+        (SecondMoments(29, np.zeros(3), COVARIANCE), "as many rows as `average`, 30"),
+        (SecondMoments(30, np.zeros(2), COVARIANCE[:2, :2]), "difference has 2 features but X has"),
+    ],
+)
+def test_moments_that_are_not_of_the_same_pairs_are_refused(other: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PairMoments(**PAIRS | {"difference": other})
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1.0, 1e150, 1e300])
+def test_neither_the_scale_nor_rounding_makes_moments_invalid(scale: float) -> None:
+    SecondMoments(30, X.mean(axis=0), scale * COVARIANCE)
+    with pytest.raises(ValueError, match="not symmetric"):
+        SecondMoments(30, X.mean(axis=0), scale * changed(COVARIANCE, COVARIANCE[0, 1] + 1e-3))
+    rounding = changed(COVARIANCE, -1e-12, 2, 2)
+    rounding[2, :2] = rounding[:2, 2] = 0
+    SecondMoments(30, X.mean(axis=0), scale * rounding)
+    rows = np.random.default_rng(0).normal(size=(5, 40)).astype(np.float32)
+    rows = (rows - rows.mean(axis=0)) * np.geomspace(1e-3, 1e3, 40, dtype=np.float32)
+    SecondMoments(5, np.zeros(40), scale * (rows.T @ rows / 5).astype(float))
+
+
+def test_one_wrong_entry_among_many_is_found() -> None:
+    matrix = np.eye(500)
+    for row, column in ((3, 400), (499, 0), (250, 251)):
+        for value, message in ((1e-3, "not symmetric"), (np.nan, "NaN")):
+            with pytest.raises(ValueError, match=message):
+                SecondMoments(9, np.zeros(500), changed(matrix, value, row, column))
+
+
+@pytest.mark.parametrize("form", [np.ndarray.tolist, pd.DataFrame, np.float32])
+def test_other_forms_of_a_covariance_are_accepted(form: Any) -> None:
+    given = SecondMoments(np.int64(30), [0, 1, 2], form(COVARIANCE), list("abc"))
+    assert type(given.covariance) is np.ndarray
+    assert given.covariance.dtype == given.mean.dtype == np.float64
+    assert given.feature_names == ("a", "b", "c")
+    np.testing.assert_allclose(given.covariance, COVARIANCE, rtol=1e-6)
+
+
+def test_given_moments_give_the_same_fit_as_the_data() -> None:
+    given, taken = SecondMoments(**SECOND), SecondMoments.from_data(X)
+    copied = pickle.loads(pickle.dumps(taken))
+    for field in ("n_samples", "mean", "covariance"):
+        np.testing.assert_allclose(getattr(given, field), getattr(taken, field), atol=1e-12)
+        np.testing.assert_array_equal(getattr(copied, field), getattr(taken, field))
+    np.testing.assert_allclose(copied.merge(taken).covariance, taken.covariance)
+    ours, theirs = (CPCA(2, alpha=0.5).fit(each, background=each) for each in (given, taken))
+    np.testing.assert_allclose(ours.components_, theirs.components_, atol=1e-9)
+    first, second = (
+        PCAPlusPlus(1, truncation=3).fit(pairs)
+        for pairs in (PairMoments(**PAIRS), PairMoments.from_data(X, POSITIVE))
+    )
+    np.testing.assert_allclose(first.components_, second.components_, atol=1e-9)
+
+
+# Rows with groups and weights
+
+G = 6
+LABELS = np.array(list("abcdef"))
+
+
+def parts_by_definition(X: Any, codes: Any, weights: Any) -> tuple[Any, Any, Any]:
+    """Compute the mean and both covariances, within and between groups, in extended precision."""
+    x, w = np.asarray(X, dtype=np.longdouble), np.asarray(weights, dtype=np.longdouble)
+    mean = w @ x / w.sum()
+    within, between = (
+        np.zeros((D, D), np.longdouble),
+        np.zeros((D, D), np.longdouble),
+    )
+    for g in np.unique(codes):
+        own, rows = w[codes == g], x[codes == g]
+        if own.sum() > 0:
+            centre = own @ rows / own.sum()
+            within += (own[:, None] * (rows - centre)).T @ (rows - centre)
+            between += own.sum() * np.outer(centre - mean, centre - mean)
+    return mean, within / w.sum(), between / w.sum()
+
+
+def study(distance: float, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Return rows, the group of each row, and weights.
+
+    The means of the groups are about `distance` standard deviations apart.
+    """
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, G, N)
+    X = rng.normal(size=(N, D)) + distance * rng.normal(size=(G, D))[codes]
+    return X, codes, rng.random(N) * (rng.random(N) < 0.9)
+
+
+GIVEN: dict[str, Any] = {
+    "array": np.asarray,
+    "sparse": sp.csr_matrix,
+    "dask": lambda X: pytest.importorskip("dask.array").from_array(X, chunks=(170, D)),
+    "blocks": lambda X: rows_of(X, elements=400),
+}
+
+
+def off(found: Any, wanted: Any) -> float:
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("distance", "tolerance"), [(0.0, 1e-11), (1e3, 1e-11), (1e6, 1e-6)])
+def test_means_and_covariances_agree_with_their_definition(
+    kind: str, weighted: bool, distance: float, tolerance: float
+) -> None:
+    X, codes, weights = study(distance)
+    # In the sparse rows, feature 3 is nonzero in one group only.
+    if kind == "sparse":
+        X = X * (np.random.default_rng(1).random(X.shape) < 0.2)
+        X[:, 3] = np.where(codes == 2, distance + X[:, 4], 0.0)
+    options = {"sample_weight": weights} if weighted else {}
+    moments = SecondMoments.from_data(GIVEN[kind](X), groups=LABELS[codes], **options)
+    mean, within, between = parts_by_definition(X, codes, weights if weighted else np.ones(N))
+    assert off(moments.within.covariance, within) < tolerance
+    assert off(moments.between.covariance, between) < tolerance
+    assert off(moments.mean, mean) < tolerance
+    assert moments.n_samples == pytest.approx(weights.sum() if weighted else N)
+    np.testing.assert_array_equal(moments.groups, LABELS)
+    np.testing.assert_array_equal(
+        moments.covariance, moments.between.covariance + moments.within.covariance
+    )
+    plain = SecondMoments.from_data(GIVEN[kind](X), **options)
+    assert off(moments.covariance, plain.covariance) < tolerance
+    assert (moments.within.covariance == moments.within.covariance.T).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": ["a"] * (N - 1)}, r"labels of X.*one label for each of the 500 rows"),
+        ({"groups": [1] * 5 + ["a"] * (N - 5)}, "mixes labels"),
+        ({"sample_weight": [-1.0] * N}, "finite weights, none negative"),
+        ({"sample_weight": [0.0] * N}, "not all zero"),
+        ({"sample_weight": np.ones((N, 1))}, "one weight for each"),
+    ],
+)
+def test_wrong_groups_and_weights_are_refused(options: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        SecondMoments.from_data(study(1.0)[0], **options)
+
+
+def test_moments_that_do_not_belong_together_are_refused() -> None:
+    X, codes, _ = study(1.0)
+    grouped, plain = SecondMoments.from_data(X, groups=codes), SecondMoments.from_data(X)
+    others: list[tuple[Any, type[Exception], str]] = [
+        (plain, TypeError, "only one of the two moments was computed with groups"),
+        (SecondMoments.from_data(X, groups=LABELS[codes]), TypeError, "mixes labels"),
+        (SecondMoments.from_data(X[:, :5], groups=codes), ValueError, "5 features"),
+    ]
+    for other, error, message in others:
+        with pytest.raises(error, match=message):
+            grouped.merge(other)
+    for part in ("within", "between"):
+        with pytest.raises(AttributeError, match=f"'{part}' needs moments of rows with groups"):
+            getattr(plain, part)
+    parts = (grouped.groups, grouped.group_weights, grouped.group_means, grouped.within_covariance)
+    again = grouped_moments(*parts)
+    np.testing.assert_allclose(again.covariance, grouped.covariance, atol=1e-12)
+    for i, bad in enumerate([[1] * 6, [0.0, *[1.0] * 5], np.full((6, D), np.nan), np.ones((3, 3))]):
+        with pytest.raises(ValueError, match=r"twice|holds 0|NaN|n_groups|shape"):
+            grouped_moments(*parts[:i], bad, *parts[i + 1 :])

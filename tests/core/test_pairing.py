@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from contrast_core.pairing import (
     pairing_basis,
     scaled_features,
 )
+from tests.core.kinds import KINDS
 
 
 @pytest.fixture
@@ -193,7 +195,10 @@ def test_extreme_values_are_clipped_above_the_mean():
     np.testing.assert_allclose(scaled.matrix[1:], X[1:] * scaled.scale)
 
 
-@pytest.mark.parametrize("as_sparse", [sp.csr_matrix, sp.csc_matrix, sp.csr_array])
+SPARSE = [sp.csr_matrix, sp.csc_matrix, sp.csr_array, partial(KINDS["duplicates"], folder=None)]
+
+
+@pytest.mark.parametrize("as_sparse", SPARSE)
 def test_sparse_features_stay_sparse_and_agree(as_sparse):
     X = counts()
     X[0, 0] = 1000.0

@@ -15,6 +15,7 @@ from contrast_core.linalg._precondition import unconditioned
 from contrast_core.linalg._search import SearchSpace, random_block, search
 from contrast_core.moments import product_moments, weighted_sum
 from contrast_core.rows import rows_of
+from tests.core.kinds import long_indices
 from tests.core.planned import moments_in, rotation, symmetric
 
 
@@ -100,14 +101,6 @@ def test_no_direction_without_variance_is_accepted() -> None:
     x[:, 1], y[:, 1] = x[:, 0], y[:, 0]
     with pytest.raises(NotConvergedError, match="no contrast, and products do not show whether"):
         CPCA(1, alpha=50.0, solver="lanczos").fit(x, background=y)
-
-
-def long_indices(rows: Any) -> Any:
-    """Return a CSR matrix with 64-bit indices and read-only values."""
-    matrix = sp.csr_matrix(rows)
-    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
-    matrix.data.flags.writeable = False
-    return matrix
 
 
 @pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
