@@ -117,13 +117,13 @@ class LinearMap:
             If the number of columns is not the number of scores, a value is NaN or infinite, or
             the map has no reconstruction.
         """
-        scores, (k, width) = rows_of(X, "scores"), self._back.shape
+        scores, (k, width) = rows_of(X, "scores"), self._reconstruction.shape
         if scores.shape[1] != k:
             raise ValueError(
                 f"scores have shape {scores.shape}; expected (n, {k}), a column per component, as "
                 "transform returns them."
             )
-        function = partial(_reconstruct, reconstruction=self._back, offset=self.mean)
+        function = partial(_reconstruct, reconstruction=self._reconstruction, offset=self.mean)
         rows: FloatArray = scores.map(function, width)
         return rows
 
@@ -150,7 +150,7 @@ class LinearMap:
             infinite, or the map has no reconstruction.
         """
         added = self.offsets[check_choice(offset, "offset", sorted(self.offsets))]
-        back = self._back
+        back = self._reconstruction
         return self._map(_denoise, X, len(added), reconstruction=back, offset=added)
 
     def remove_components(self, X: MatrixLike | Rows) -> FloatArray:
@@ -173,7 +173,9 @@ class LinearMap:
             If X has a different number of features, a value is NaN or infinite, or the map has no
             reconstruction.
         """
-        return self._map(_remove, X, len(self.mean), dense=True, reconstruction=self._back)
+        return self._map(
+            _remove, X, len(self.mean), dense=True, reconstruction=self._reconstruction
+        )
 
     def feature_weights(self) -> FloatArray:
         """Return the weight of each feature in each score.
@@ -188,7 +190,7 @@ class LinearMap:
         ValueError
             If the map has no reconstruction.
         """
-        squared = self._back**2
+        squared = self._reconstruction**2
         return np.asarray(squared / squared.max(axis=1, keepdims=True))
 
     @staticmethod
@@ -212,7 +214,7 @@ class LinearMap:
         return np.asarray(np.linalg.pinv(loadings.T @ projection) @ loadings.T)
 
     @property
-    def _back(self) -> FloatArray:
+    def _reconstruction(self) -> FloatArray:
         if self.reconstruction is None:
             raise ValueError(
                 "this map has no reconstruction, so it maps rows to scores only. Give "

@@ -114,7 +114,9 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
     >>> bool((again.transform(X) == cpca.transform(X)).all())
     True
     """
-    if type(model).__name__ not in _HOMES or _known(type(model).__name__) is not type(model):
+    if type(model).__name__ not in _HOMES or _allowed_class(type(model).__name__) is not type(
+        model
+    ):
         raise TypeError(f"model is {_described(model)}; expected one of {_listed(_HOMES)}.")
     if hasattr(model, "fit"):
         check_is_fitted(model)
@@ -267,7 +269,7 @@ class _Writer:
                 }
         if isinstance(value, SpanMoments) and value.n_features <= _MOST_FEATURES:
             value = value.in_features()
-        if _known(type(value).__name__) is not type(value):
+        if _allowed_class(type(value).__name__) is not type(value):
             advice = "Give the parameter such a value before the fit."
             if where.endswith("_moments_"):
                 advice = (
@@ -348,7 +350,7 @@ class _Reader:
         return {name: self.value(tree) for name, tree in trees.items()}
 
     def _model(self, name: str, state: Mapping[Any, Any]) -> Any:
-        kind: Any = _known(name)
+        kind: Any = _allowed_class(name)
         if kind is None:
             raise _Refused(
                 f"{self.path} holds {name!r}, which this version of contrast-suite "
@@ -375,7 +377,7 @@ def _all_text(values: Any) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
-def _known(name: str) -> Any:
+def _allowed_class(name: str) -> Any:
     """Return the class with this name if files may hold it, else None."""
     home = (_HOMES | _PARTS).get(name)
     return getattr(import_module(home), name) if home else None

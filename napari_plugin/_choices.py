@@ -72,13 +72,13 @@ class Choices(Container[Widget]):
         self.ticks: list[CheckBox] = []
         self.kind = ComboBox(label="Background is", choices=(BOX, FRAMES, OTHER))
         self.draw = PushButton(text="Draw a box")
-        drawn = partial(self._of, Shapes, Labels)
+        drawn = partial(self._layers_of, Shapes, Labels)
         self.area = ComboBox(label="Drawn in", choices=lambda _: drawn(), nullable=True)
         self.span = ComboBox(label="It holds for", choices=(ALL_FRAMES, THIS_FRAME))
         self.first = SpinBox(label="From frame", max=0)
         self.last = SpinBox(label="To frame", max=0)
         self.from_here, self.to_here = PushButton(text="From here"), PushButton(text="To here")
-        self.other = ComboBox(label="Layer", choices=lambda _: self._others(), nullable=True)
+        self.other = ComboBox(label="Layer", choices=lambda _: self._other_images(), nullable=True)
         self.swap = PushButton(text="Swap image and background")
         self.hint = Line()
         for name, tooltip in _TOOLTIPS.items():
@@ -106,7 +106,7 @@ class Choices(Container[Widget]):
 
     # The choices that the widgets offer
 
-    def _of(self, *kinds: type) -> list[Any]:
+    def _layers_of(self, *kinds: type) -> list[Any]:
         """Return the layers of the given kinds, except results of the plugin."""
         layers: list[Any] = [each for each in self._viewer.layers if isinstance(each, kinds)]
         return [x for x in layers if "method" not in known(x) and not x.name.endswith(" preview")]
@@ -114,8 +114,8 @@ class Choices(Container[Widget]):
     def _images(self) -> list[Image]:
         return [each for each in self._viewer.layers if isinstance(each, Image)]
 
-    def _others(self) -> list[Any]:
-        return [each for each in self._of(Image) if each != self.image.value]
+    def _other_images(self) -> list[Any]:
+        return [each for each in self._layers_of(Image) if each != self.image.value]
 
     def _axes(self, _widget: object = None) -> list[tuple[str, int]]:
         names = [] if self._layer is None else leading_axes(self._layer)
@@ -151,13 +151,13 @@ class Choices(Container[Widget]):
         if the first is a stack and both have frames of the same size. The metadata of the sample
         data name the layer that is the background.
         """
-        images = self._of(Image)
+        images = self._layers_of(Image)
         if (self._settled and self.image.value is not None) or not images:
             return
         layer = next((x for x in images if known(x).get("role") != "background"), images[0])
         others = [each for each in images if each != layer]
         is_stack = layer.ndim > 2
-        drawn = [x for x in self._of(Shapes, Labels) if x.name.startswith("background")]
+        drawn = [x for x in self._layers_of(Shapes, Labels) if x.name.startswith("background")]
         self._settled, self._selecting = False, True
         self.image.value = layer
         self._selecting = False

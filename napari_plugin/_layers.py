@@ -138,7 +138,7 @@ def region_of(layer: Image, region: Shapes | Labels) -> BoolArray:
 
 def _painted(layer: Image, labels: Any, shape: tuple[int, ...]) -> BoolArray:
     data = np.asarray(pixels_of(labels)) > 0
-    matrix, shift = _between(layer, labels)
+    matrix, shift = _affine_map(layer, labels)
     if data.shape == shape and np.allclose(matrix, np.eye(2)) and np.allclose(shift, 0):
         return data
     ndimage: Any = import_module("scipy.ndimage")  # SciPy has no type hints
@@ -152,7 +152,7 @@ def _drawn(layer: Image, shapes: Any, shape: tuple[int, ...]) -> BoolArray:
     # This code takes half a second for 10,000 x 10,000 pixels. napari's own `to_labels` takes five
     # times as long.
     draw: Any = import_module("skimage.draw")  # scikit-image has no type hints
-    matrix, shift = _between(shapes, layer)
+    matrix, shift = _affine_map(shapes, layer)
     mask = np.zeros(shape[-2:], dtype=bool)
     for vertices, kind in zip(shapes.data, shapes.shape_type, strict=True):
         if kind in ("line", "path"):
@@ -178,7 +178,7 @@ def _physical_of(layer: Any) -> Affine:
     )
 
 
-def _between(one: Any, other: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+def _affine_map(one: Any, other: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the affine map from the pixels of one layer to the pixels of another.
 
     The map consists of a matrix (2, 2) and a shift (2,).

@@ -311,7 +311,7 @@ def estimate(task: Task) -> str:
     pair, samples, automatic = task.pair, task.samples, task.settings.method == "automatic"
     images, pixels = pair.foreground, n_pixels(pair, samples)
     if isinstance(samples, Frames):
-        per_image, n_read = pixels, (images.n_images + pair.behind.n_images) * pixels
+        per_image, n_read = pixels, (images.n_images + pair.background_images.n_images) * pixels
         memory = n_read * 8
     else:
         per_image = pixels * n_windows(images.image_shape, samples.sides[-1], samples.stride)

@@ -97,7 +97,7 @@ class Pair:
     mask: BoolArray | None = None
 
     @property
-    def behind(self) -> Images:
+    def background_images(self) -> Images:
         """The images that contain the background."""
         return self.background or self.foreground
 
@@ -113,11 +113,11 @@ class Pair:
 
     def background_alone(self, report: Report) -> tuple[Any, BoolArray | None]:
         """Return images of the background, cropped to the mask, and the cropped mask."""
-        mask, data = self.mask, self.behind.data
+        mask, data = self.mask, self.background_images.data
         if mask is None:
             return data, None
         if self.masks_frames:
-            return self.behind.frames(mask, _MOST_READ, report)[0], None
+            return self.background_images.frames(mask, _MOST_READ, report)[0], None
         box = (..., *box_of(mask))
         part = sliceable(data)[box]
         # If one mask holds for all images of a large stack, this code chooses images at even
@@ -128,7 +128,7 @@ class Pair:
 
 
 @contextmanager
-def in_words(pair: Pair) -> Iterator[None]:
+def explained_errors(pair: Pair) -> Iterator[None]:
     """Convert errors of `contrast_core` to input errors that name the layers."""
     try:
         yield
@@ -136,7 +136,7 @@ def in_words(pair: Pair) -> Iterator[None]:
         raise
     except ValueError as error:
         text = str(error)
-        names = {"background": pair.behind.name}
+        names = {"background": pair.background_images.name}
         text = re.sub(
             r"\bthe (image|stack|background)\b(?!')",
             lambda found: repr(names.get(found[1], pair.foreground.name)),
@@ -156,7 +156,7 @@ def check(pair: Pair, samples: Samples, settings: Settings) -> None:
         If the choices cannot be used. The message says what to do instead.
     """
     images, mask = pair.foreground, pair.mask
-    for each in (images, pair.behind):
+    for each in (images, pair.background_images):
         if np.dtype(each.data.dtype).kind not in "biuf":
             raise InputError(
                 f"{each.name!r} has pixels that are not plain intensities. Choose a layer of "
@@ -180,7 +180,7 @@ def check(pair: Pair, samples: Samples, settings: Settings) -> None:
                 "as the background, or compare small patches."
             )
         n_signal = images.n_images if mask is None else int((~mask).sum())
-        n_background = pair.behind.n_images if mask is None else int(mask.sum())
+        n_background = pair.background_images.n_images if mask is None else int(mask.sum())
         if min(n_signal, n_background) < 4:
             raise InputError(
                 f"There are {n_signal} frames with signal and {n_background} of background; at "

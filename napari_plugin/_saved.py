@@ -171,7 +171,9 @@ def as_python(pair: Pair, solution: Solution) -> str:
             f"model.fit({rows.format(foreground)}, background={rows.format(behind)})",
             'denoised = sampling.map(lambda rows: model.denoise(rows, offset="difference"), image)',
         ]
-    mask = [f"background = {pair.behind.code()}"] if pair.mask is None else _mask(pair.mask)
+    mask = (
+        [f"background = {pair.background_images.code()}"] if pair.mask is None else _mask(pair.mask)
+    )
     return "\n".join([*_HEAD, f"image = {pair.foreground.code()}", *mask, "", *lines, ""])
 
 

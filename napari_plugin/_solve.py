@@ -23,7 +23,7 @@ from contrast_core.images import (
     suppress_background,
     verdicts,
 )
-from napari_plugin._pair import Images, Pair, check, in_words
+from napari_plugin._pair import Images, Pair, check, explained_errors
 from napari_plugin._settings import (
     AUTOMATIC,
     METHODS,
@@ -54,7 +54,7 @@ CLASSES: dict[str, tuple[type, str, Any]] = {
 """For each projection: its estimator, the name of its strength, and the automatic strength."""
 
 _MOST_VALUES = 2**24  # largest number of values of the foreground frames held in memory
-_MOST_BEHIND = 2**26  # largest number of values of the background frames held in memory
+_MOST_BACKGROUND = 2**26  # largest number of values of the background frames held in memory
 # Largest value of pixels * frames**2 for large frames. A fit of this size takes half a second.
 _MOST_PRODUCTS = 2e10
 _CORNER = 64  # longest side of a window, in pixels
@@ -222,7 +222,7 @@ def mapped(
     samples: Samples, function: Callable[..., Any], images: Images, report: Report, doing: str
 ) -> FloatImage:
     """Apply a function to the samples of images, and assemble the results into images."""
-    with in_words(Pair(images)):
+    with explained_errors(Pair(images)):
         found = samples.map(function, images.data, progress=progress_of(report, doing))
     return np.asarray(found, dtype=np.float32)
 
@@ -252,7 +252,7 @@ def fit(
     """
     check(pair, samples, settings)
     make = _automatic if settings.method == "automatic" else _projection
-    with in_words(pair):
+    with explained_errors(pair):
         return make(pair, samples, settings, report, part or pair.foreground)
 
 
@@ -263,7 +263,7 @@ def _automatic(
     n_features, n_used = 1, None
     if isinstance(samples, Frames):
         image, n_used = pair.foreground.frames(pair.signal, _MOST_VALUES, report)
-        background, _ = pair.behind.frames(pair.mask, _MOST_BEHIND, report)
+        background, _ = pair.background_images.frames(pair.mask, _MOST_BACKGROUND, report)
         corner = image[:1]
         if not settings.absorbed and image[0].size <= SMALL_FRAME:
             n_features = image[0].size
@@ -297,12 +297,12 @@ def _projection(
     if isinstance(samples, Frames) and n_pixels > SMALL_FRAME:
         most = max(16, int(math.sqrt(_MOST_PRODUCTS / n_pixels))) * n_pixels
         frames, n_used = pair.foreground.frames(pair.signal, most // 2, report)
-        others, _ = pair.behind.frames(pair.mask, most // 2, report)
+        others, _ = pair.background_images.frames(pair.mask, most // 2, report)
         x, y = frames.reshape(len(frames), -1), others.reshape(len(others), -1)
         n_features = n_pixels
     else:
         if isinstance(samples, Frames):
-            sides = [(pair.foreground.data, pair.signal), (pair.behind.data, pair.mask)]
+            sides = [(pair.foreground.data, pair.signal), (pair.background_images.data, pair.mask)]
         else:
             sides = [(part.data, None), pair.background_alone(report)]
         progress = progress_of(report)

@@ -55,10 +55,12 @@ def model_parameters(model: type, given: Mapping[str, Any] | None, *own: str) ->
     raised for these and for unknown names.
     """
     known = [name for name in inspect.signature(model).parameters if name not in own]
-    return further(given, "model_kwargs", known, f"parameters of contrast_core.{model.__name__}")
+    return further_parameters(
+        given, "model_kwargs", known, f"parameters of contrast_core.{model.__name__}"
+    )
 
 
-def further(
+def further_parameters(
     given: Mapping[str, Any] | None, argument: str, known: Sequence[str], what: str
 ) -> dict[str, Any]:
     """Return further parameters as a dict; raise TypeError if the name of one is not known."""

@@ -13,8 +13,8 @@ F = TypeVar("F", bound=Callable[..., object])
 def log_written(slots: Mapping[str, Iterable[str]]) -> None:
     """Log the names that were written into each slot, if `sc.settings.verbosity` is at least 3."""
     if logging := _logging():
-        told = [f"    {', '.join(map(repr, slots[slot]))} (adata.{slot})" for slot in slots]
-        logging.hint("added\n" + "\n".join(told))
+        lines = [f"    {', '.join(map(repr, slots[slot]))} (adata.{slot})" for slot in slots]
+        logging.hint("added\n" + "\n".join(lines))
 
 
 def logged(function: F) -> F:
@@ -25,7 +25,7 @@ def logged(function: F) -> F:
     part = "tl" if ".tl." in function.__module__ else "pp"
 
     @wraps(function)
-    def told(*args: Any, **kwargs: Any) -> object:
+    def wrapper(*args: Any, **kwargs: Any) -> object:
         if not (logging := _logging()):
             return function(*args, **kwargs)
         start = logging.info(f"computing scanpy_ext.{part}.{function.__name__}")
@@ -33,7 +33,7 @@ def logged(function: F) -> F:
         logging.info("    finished", time=start)
         return result
 
-    return cast("F", told)
+    return cast("F", wrapper)
 
 
 def _logging() -> Any:

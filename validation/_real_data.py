@@ -32,7 +32,7 @@ INACTIVE = [  # targets whose knock-out had no visible effect on these cells
 ACTIVE = ["BRD4", "CUL3", "IFNGR1", "IFNGR2", "IRF1", "JAK2", "SMAD4", "STAT1"]
 
 
-class Task(NamedTuple):
+class LabelledDataset(NamedTuple):
     """A dataset with labels, and the units that are left out in turn."""
 
     name: str
@@ -48,7 +48,7 @@ class Task(NamedTuple):
     null: bool = False  # whether there is no effect to find
 
 
-def tasks(data: Path | None) -> Iterator[Task]:
+def tasks(data: Path | None) -> Iterator[LabelledDataset]:
     """Yield the bundled datasets, and the larger ones if the folder is given."""
     yield mice()
     yield mice_with_gaps()
@@ -65,7 +65,7 @@ def tasks(data: Path | None) -> Iterator[Task]:
         yield null(np.random.default_rng(0))
 
 
-def nulls(data: Path | None) -> list[Callable[[np.random.Generator], Task]]:
+def nulls(data: Path | None) -> list[Callable[[np.random.Generator], LabelledDataset]]:
     """Return functions that draw datasets without an effect from a random generator.
 
     The foregrounds are randomly chosen mice, the control wells of half of the plates, and the cells
@@ -89,8 +89,13 @@ def nulls(data: Path | None) -> list[Callable[[np.random.Generator], Task]]:
 
 
 def null_task(
-    name: str, rows: Any, units: Any, n_front: int, controls: Task | None, rng: np.random.Generator
-) -> Task:
+    name: str,
+    rows: Any,
+    units: Any,
+    n_front: int,
+    controls: LabelledDataset | None,
+    rng: np.random.Generator,
+) -> LabelledDataset:
     """Return the rows of randomly chosen units; half of these units have the label "one".
 
     The background is taken from the task `controls` if it is given, otherwise from all other units.
@@ -102,20 +107,20 @@ def null_task(
     if controls is not None:
         background, others = controls.background, controls.background_units
     parts = (rows[front], background, labels, units[front], others)
-    return Task(f"null: {name}", "random label", *parts, null=True)
+    return LabelledDataset(f"null: {name}", "random label", *parts, null=True)
 
 
-def mice() -> Task:
+def mice() -> LabelledDataset:
     """Return protein levels of 18 mice, half of them trisomic, and of 9 others as background."""
     data = load_mouse_protein()
-    return Task(
+    return LabelledDataset(
         *("mice", "genotype", data.foreground, data.background, data.labels),
         *(data.units, data.background_units),
         replicates=data.units,
     )
 
 
-def mice_with_gaps() -> Task:
+def mice_with_gaps() -> LabelledDataset:
     """Return the mice, with 40% of the values removed at random."""
     task, rng = mice(), np.random.default_rng(0)
     parts = [
@@ -127,19 +132,19 @@ def mice_with_gaps() -> Task:
     )
 
 
-def sensors() -> Task:
+def sensors() -> LabelledDataset:
     """Return simulated motion sensors, where each stretch of 200 rows is a unit."""
     data = make_motion_sensors()
     stretches = np.arange(len(data.labels)) // 200
     parts = (data.foreground, data.background, data.labels)
-    return Task("sensors (simulated)", "activity", *parts, stretches, -1 - stretches)
+    return LabelledDataset("sensors (simulated)", "activity", *parts, stretches, -1 - stretches)
 
 
-def digits(name: str, data: Any) -> Task:
+def digits(name: str, data: Any) -> LabelledDataset:
     """Return faint zeros and ones on pictures, where each picture is a unit."""
     small = (_pixels_in_fours(frames) for frames in (data.foreground, data.background))
     parts = (*small, data.labels, data.units, data.background_units)
-    return Task(name, "digit", *parts, within=True)
+    return LabelledDataset(name, "digit", *parts, within=True)
 
 
 def _pixels_in_fours(frames: Any) -> Any:
@@ -183,19 +188,19 @@ def _cells(data: Path, file: str, unit: str) -> tuple[Any, Any, Any]:
     return values[:, genes], treated, obs[unit].to_numpy(dtype=str)
 
 
-def glioblastoma(data: Path) -> Task:
+def glioblastoma(data: Path) -> LabelledDataset:
     """Return tumour cells of five patients with and without a drug, and controls as background."""
     file = "glioblastoma/glioblastoma_panobinostat.h5ad"
     values, treated, patients = _cells(data, file, "patient")
     parts = (values, values[~treated], treated, patients, patients[~treated])
-    return Task("tumours", "drug", *parts, within=True)
+    return LabelledDataset("tumours", "drug", *parts, within=True)
 
 
-def kang(data: Path, file: str, name: str) -> Task:
+def kang(data: Path, file: str, name: str) -> LabelledDataset:
     """Return blood cells with and without interferon, and controls as background."""
     values, treated, donors = _cells(data, f"kang_pbmc/{file}.h5ad", "donor")
     parts = (values, values[~treated], treated, donors, donors[~treated])
-    return Task(name, "interferon", *parts, within=True)
+    return LabelledDataset(name, "interferon", *parts, within=True)
 
 
 def cell_painting_table(data: Path) -> Any:
@@ -205,14 +210,14 @@ def cell_painting_table(data: Path) -> Any:
     return pd.read_csv(data / "cell_painting" / "bbbc021_wells.csv.gz")
 
 
-def cell_painting(data: Path) -> Task:
+def cell_painting(data: Path) -> LabelledDataset:
     """Return wells of 38 compounds, labelled by mechanism, and wells with DMSO as background."""
     table = cell_painting_table(data)
     profiles = table.filter(regex="^(?!Metadata)").to_numpy(float)
     control = (table["Metadata_Compound"] == "DMSO").to_numpy()
     drugs = table[~control]
     samples = drugs["Metadata_Compound"] + drugs["Metadata_Concentration"].astype(str)
-    return Task(
+    return LabelledDataset(
         *("cell painting", "mechanism", profiles[~control], profiles[control]),
         drugs["Metadata_moa"].to_numpy(str),
         drugs["Metadata_Compound"].to_numpy(str),
@@ -221,7 +226,7 @@ def cell_painting(data: Path) -> Task:
     )
 
 
-def knock_outs(data: Path, targets: list[str] = ACTIVE) -> Task:
+def knock_outs(data: Path, targets: list[str] = ACTIVE) -> LabelledDataset:
     """Return cells with one of eight genes knocked out, and non-targeting cells as background."""
     import anndata
 
@@ -238,7 +243,7 @@ def knock_outs(data: Path, targets: list[str] = ACTIVE) -> Task:
     order = {}
     for name in targets:
         order |= {each: i for i, each in enumerate(np.unique(guide[target == name]))}
-    return Task(
+    return LabelledDataset(
         *("knock-outs", "target gene", values[chosen], values[untargeted], target[chosen]),
         *(guide[chosen], guide[untargeted]),
         folds=np.array([order[each] for each in guide[chosen]]),

@@ -80,7 +80,7 @@ def rows(report: Report) -> None:
         report.measured(f"{strength}: {name}", found / SETS, **bounds)
 
 
-class Design(NamedTuple):
+class DonorDesign(NamedTuple):
     """Numbers of donors and of cells per donor, as pairs for treated cells and for controls."""
 
     donors: tuple[int, int]
@@ -112,7 +112,7 @@ class Design(NamedTuple):
 
 
 DESIGNS = [
-    Design(donors, cells, paired)
+    DonorDesign(donors, cells, paired)
     for donors, paired in (((4, 4), False), ((3, 9), False), ((6, 6), True))
     for cells in ((40, 40), (160, 40), (40, 160))
 ]
@@ -126,7 +126,7 @@ def units(report: Report) -> None:
     of `condition_test`, the mean of the treated cells is shifted.
     """
 
-    def rejected(test: Any, estimator: CPCA, design: Design, sd: float, shift: float) -> float:
+    def rejected(test: Any, estimator: CPCA, design: DonorDesign, sd: float, shift: float) -> float:
         rng, found = np.random.default_rng(0), 0
         for _ in range(SETS):
             X, given = design.draw(rng, sd, shift)
@@ -152,7 +152,7 @@ def shifts(report: Report) -> None:
     by 0.4 standard deviations of their rows, and the condition moves one feature.
     """
 
-    def tested(design: Design, shift: float) -> tuple[float, float]:
+    def tested(design: DonorDesign, shift: float) -> tuple[float, float]:
         rng, found = np.random.default_rng(0), []
         for _ in range(SETS):
             X, given = design.draw(rng, 0.4, shift, 30)
@@ -165,9 +165,9 @@ def shifts(report: Report) -> None:
         return float(rejected), float(contains)
 
     by_donors = [
-        Design((n, n), (30, 30), paired) for n, paired in product((3, 5, 8), (True, False))
+        DonorDesign((n, n), (30, 30), paired) for n, paired in product((3, 5, 8), (True, False))
     ]
-    without = Design((1, 1), (300, 300), paired=True)
+    without = DonorDesign((1, 1), (300, 300), paired=True)
     for design in [*by_donors, without]:
         rejected, contains = tested(design, 0.0)
         report.measured(f"{design}, no effect: p < 0.05", rejected, most=HIGHEST)

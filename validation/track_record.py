@@ -61,7 +61,7 @@ from contrast_core import (
     permutation_test,
 )
 from contrast_core.significance import contrast_advice
-from validation._real_data import Task, nulls, tasks
+from validation._real_data import LabelledDataset, nulls, tasks
 
 COMPONENTS = (1, 2, 3, 5, 10, 20, 50)
 ALPHAS = np.append(0.0, np.logspace(-1, 3, 9))
@@ -166,7 +166,7 @@ def centred(rows: Any, units: Any) -> Any:
     return rows - (sums / np.bincount(codes)[:, None])[codes]
 
 
-def scores(task: Task) -> Scores:
+def scores(task: LabelledDataset) -> Scores:
     """Leave out units in turn, and return the accuracy of every method on each of them."""
     found: dict[str, dict[int, list[float]]] = {}
     folds = task.folds
@@ -217,7 +217,7 @@ def interval(values: Any) -> float:
     return float(student.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n))
 
 
-def table_of(task: Task, found: Scores) -> list[str]:
+def table_of(task: LabelledDataset, found: Scores) -> list[str]:
     """Return the lines of the table for a dataset."""
     order = [name for name in ("PCA", "PCA within", "cPCA", "cPCA within") if name in found]
     order += [name for name in ("cPCA*", "cPCA* within") if name in found]
@@ -237,7 +237,7 @@ def table_of(task: Task, found: Scores) -> list[str]:
     return lines
 
 
-def advice_of(task: Task) -> tuple[Any, bool]:
+def advice_of(task: LabelledDataset) -> tuple[Any, bool]:
     """Return the advice on a dataset, and whether there is anything to find.
 
     Both follow the procedure of `contrast_report`.
@@ -258,7 +258,7 @@ def advice_of(task: Task) -> tuple[Any, bool]:
     return advice, found
 
 
-def judged(task: Task, found: Scores) -> tuple[str, str, list[bool]]:
+def judged(task: LabelledDataset, found: Scores) -> tuple[str, str, list[bool]]:
     """Return the advice as a table row and in words, and whether it is good for each k.
 
     It is good if the figure of the advised method is within `CLOSE` of the best of the four.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contrast_core.moments import Moments
-from contrast_core.solve import Plan, Solution, in_form, plan_for, solve_trace_ratio
+from contrast_core.solve import ContrastSolution, Plan, in_form, plan_for, solve_trace_ratio
 
-RIDGE = 0.25  # tau / mean variance; equivalent to a shrinkage of 0.2 towards mean variance * I
+BACKGROUND_RIDGE = (
+    0.25  # tau / mean variance; equivalent to a shrinkage of 0.2 towards mean variance * I
+)
 
 
 def trace_ratio_alpha(
@@ -59,7 +61,7 @@ def automatic_contrast(
     plan: Plan | None = None,
     *,
     random_state: int | None = 0,
-) -> tuple[float, Solution]:
+) -> tuple[float, ContrastSolution]:
     """Return `trace_ratio_alpha` together with the components at that strength."""
     if plan is None:
         plan = plan_for(foreground, background, n_components)
@@ -111,7 +113,7 @@ def background_ridge(
                 "which rows it holds, or give the contrast strength as a number."
             )
     n_varying = n_varying or int((varies_x | varies_y).sum())
-    return RIDGE * background.total_variance / n_varying
+    return BACKGROUND_RIDGE * background.total_variance / n_varying
 
 
 def denoising_alpha(foreground: Moments, background: Moments, plan: Plan | None = None) -> float:

@@ -41,9 +41,9 @@ class Coder:
         # Gradients flow to the rows, not to the weights.
         self.networks = networks.eval().double().requires_grad_(False)
         self.measured = measured
-        self._to(device)
+        self._move_to(device)
 
-    def _to(self, device: torch.device) -> None:
+    def _move_to(self, device: torch.device) -> None:
         self.networks.to(device)
         self.device, self._model = device, row_model(self.measured, device, torch.float64)
 
@@ -126,7 +126,7 @@ class Coder:
             check_counts(rows.numpy(force=True) if isinstance(rows, Tensor) else rows, "X")
         if isinstance(rows, Tensor):
             if rows.device != self.device:
-                self._to(rows.device)
+                self._move_to(rows.device)
             if not self._counts:
                 mean = torch.as_tensor(self.measured.mean_, device=rows.device)
                 rows = (rows - mean) / self.measured.unit_

@@ -50,7 +50,7 @@ def fit_networks(
 
     def held_out() -> Iterator[Any]:
         n_batches = _n_batches(out_x, out_y, _LARGER * batch_size)
-        return passes(out_x, out_y, n_batches, np.random.default_rng(0), scale.of_minibatches)
+        return passes(out_x, out_y, n_batches, np.random.default_rng(0), scale.minibatch_options)
 
     def loss(batch: tuple[torch.Tensor, ...], draws: torch.Generator) -> torch.Tensor:
         x_batch, y_batch = batch
@@ -61,7 +61,7 @@ def fit_networks(
     return train(
         networks,
         loss,
-        lambda rng: passes(x, y, steps, rng, scale.of_minibatches),
+        lambda rng: passes(x, y, steps, rng, scale.minibatch_options),
         held_out if held_out_share else None,
         seed=seed,
         max_epochs=most,

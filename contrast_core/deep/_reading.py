@@ -36,7 +36,7 @@ class Measured(NamedTuple):
     total_: float | None = None
 
     @property
-    def of_minibatches(self) -> dict[str, Any]:
+    def minibatch_options(self) -> dict[str, Any]:
         """Return the options by which `minibatches` scales rows; counts are not scaled."""
         return {} if self.rates_ is not None else {"shift": self.mean_, "scale": self.unit_}
 

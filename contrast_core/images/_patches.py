@@ -127,7 +127,7 @@ class Patches(Sampling):
             return rows
         counts = truth_values(mask, name)
         check_mask(counts, shape if counts.ndim == len(shape) else image, stack, name)
-        return some_rows(rows, rows.inside(counts).ravel(), f"window of {_times(sides)} pixels")
+        return some_rows(rows, rows.are_inside(counts).ravel(), f"window of {_times(sides)} pixels")
 
 
 def _times(numbers: tuple[int, ...]) -> str:

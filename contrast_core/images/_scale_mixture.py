@@ -12,7 +12,7 @@ from contrast_core._validation import FloatArray
 
 # The ridge is this multiple of the background's mean variance. It accounts for directions of noise
 # that the background area does not show.
-RIDGE = 0.03
+NOISE_RIDGE = 0.03
 _SIGNAL_STRENGTHS = (0.0, *np.geomspace(0.0003, 30.0, 16).tolist())
 BACKGROUND_STRENGTHS = (0.02, *np.geomspace(0.1, 4.0, 6).tolist())
 
@@ -83,7 +83,7 @@ def scale_mixture(
     n_features = len(mean)
     # Dividing first avoids an overflow of the sum.
     unit = float(np.trace(background_covariance / n_features))
-    noise = background_covariance / unit + RIDGE * np.eye(n_features)
+    noise = background_covariance / unit + NOISE_RIDGE * np.eye(n_features)
     lower = np.linalg.cholesky(noise)
     # A factor of S is whitened rather than S, so that the product has no negative eigenvalues.
     values, vectors = np.linalg.eigh((covariance - background_covariance) / unit)

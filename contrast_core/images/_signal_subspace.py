@@ -55,7 +55,7 @@ class SignalSubspace(NamedTuple):
     background_variance: float
 
 
-class _Found(NamedTuple):
+class _Directions(NamedTuple):
     """Directions (D, k) of the signal, its variances, and the background's variances along them."""
 
     directions: FloatArray
@@ -136,7 +136,7 @@ def shrunk(
 
 def _directions(
     centred: FloatArray, strengths: FloatArray, background: FloatArray, others: FloatArray
-) -> _Found:
+) -> _Directions:
     """Return the directions in which the foreground varies more than noise and background do."""
     n, n_features = centred.shape
     weights = 1 / strengths
@@ -156,7 +156,7 @@ def _directions(
     values, vectors, excess = values[kept], vectors[:, kept], excess[kept]
     scale = noise * excess
     variances = (debiased(values / scale, aspect_ratio) - 1) * scale
-    return _Found(vectors, np.maximum(variances, 1e-3), excess, aspect_ratio)
+    return _Directions(vectors, np.maximum(variances, 1e-3), excess, aspect_ratio)
 
 
 def _residual(frames: FloatArray, directions: FloatArray) -> FloatArray:

@@ -116,7 +116,7 @@ class StackRows(Rows):
             check_finite(block, self.name)  # whole numbers must be exact in float64
         return block
 
-    def inside(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def are_inside(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return, for each window, whether it lies entirely within a mask of the last axes."""
         for axis in range(-mask.ndim, 0):  # axis by axis, which needs fewer comparisons
             windows = sliding_window_view(mask, self._sides[axis], axis=axis).all(axis=-1)

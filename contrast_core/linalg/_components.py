@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contrast_core._validation import FloatArray
-from contrast_core.linalg._precondition import Pencil, beside, by_diagonal
+from contrast_core.linalg._precondition import Pencil, by_diagonal, join_preconditioners
 from contrast_core.linalg._proof import AIMS, RitzPairs, bound_by_inertia, is_proved
 from contrast_core.linalg._search import (
     EXTRA,
@@ -137,7 +137,7 @@ def proved_trace_ratio(
     width = k + 2
     space = SearchSpace(pencil.multiply, random_block(len(x), width), max(least, each * width))
     stage = by_diagonal(*diagonals, patience, extra=2)._replace(progress=_PROGRESS)
-    stages = [stage, *(beside(other, stage) for other in pencil.factors())]
+    stages = [stage, *(join_preconditioners(other, stage) for other in pencil.factors())]
     result = _searched(space, k, stages, budget, ridge)
     if result.pairs is not None:
         norm, alpha = space.norm(result.alpha), result.alpha

@@ -164,7 +164,7 @@ class _ProvedPath:
             chord = (1 - weight) * sums[0] + weight * sums[1]
             self.beta[i] = min(self.beta[i], chord - self.pairs[i].values[:-1].sum())
             proved, provable = (
-                self._is_proved(i, beta) for beta in (self.beta[i], self.pairs[i].hoped)
+                self._is_proved(i, beta) for beta in (self.beta[i], self.pairs[i].first_bound)
             )
             unproved |= provable and not proved
         if unproved:

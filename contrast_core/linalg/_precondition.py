@@ -94,7 +94,7 @@ def by_diagonal(x: FloatArray, y: FloatArray, patience: int, extra: int = 2) -> 
     return Stage(lambda _: solve, patience, extra)
 
 
-def beside(stage: Stage, other: Stage) -> Stage:
+def join_preconditioners(stage: Stage, other: Stage) -> Stage:
     """Return the first stage with the preconditioners of both stages side by side."""
 
     def make(ritz: Ritz) -> Precondition:

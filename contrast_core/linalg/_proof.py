@@ -77,7 +77,7 @@ class RitzPairs(NamedTuple):
         return float(self.values[-2] - self.values[-1])
 
     @property
-    def hoped(self) -> float:
+    def first_bound(self) -> float:
         """The bound of the (k+1)-th eigenvalue that `bound_by_inertia` tries first."""
         return float(self.values[-1] + AIMS[0] * self.gap)
 

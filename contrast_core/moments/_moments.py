@@ -105,7 +105,7 @@ class Moments(abc.ABC):
         """Return the product of the covariance with columns (size, b)."""
         return np.asarray(self.matrix() @ columns)
 
-    def along(self, components: FloatArray) -> FloatArray:
+    def variances_along(self, components: FloatArray) -> FloatArray:
         """Return ``v^T C v`` for each row v of `components` (k, size), shape (k,)."""
         return np.asarray(np.einsum("dk,kd->k", self.apply(components.T), components))
 

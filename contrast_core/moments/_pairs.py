@@ -337,7 +337,7 @@ def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = Tr
         # S is the covariance of all rows of both views about their common mean, so it is computed
         # from the views themselves.
         mean = made[0].mean
-        terms = tuple(Term.of(rows, 0.5 / n, mean) for rows in (x, p))
+        terms = tuple(Term.from_rows(rows, 0.5 / n, mean) for rows in (x, p))
         variances = 0.5 * (views[0].variance + views[1].variance) + shift**2
         both = ProductMoments(2 * n, mean, variances, terms, feature_names=names)
         return PairMoments(made[0], made[1], None, made[2], both)

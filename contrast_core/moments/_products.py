@@ -52,7 +52,7 @@ class Term(NamedTuple):
     matrix: Any
 
     @classmethod
-    def of(cls, rows: Rows, weight: float, mean: FloatArray) -> Term:
+    def from_rows(cls, rows: Rows, weight: float, mean: FloatArray) -> Term:
         """Return the term of these rows, with `matrix` set if they are sparse and in memory."""
         loads = rows.in_memory and rows.is_sparse
         return cls(weight, mean, rows, as_float64(rows.load(check=False)) if loads else None)
@@ -143,6 +143,6 @@ def product_moments(
     moments = []
     for rows in datasets:
         n, mean, squares = FeatureMoments.from_data(rows, check=True)
-        terms, names = (Term.of(rows, 1 / n, mean),), feature_names or rows.names
+        terms, names = (Term.from_rows(rows, 1 / n, mean),), feature_names or rows.names
         moments.append(ProductMoments(n, mean, squares / n, terms, (rows,), names))
     return moments

@@ -59,7 +59,7 @@ class StackedRows:
     centre_weights: FloatArray
 
     @classmethod
-    def of(cls, parts: Sequence[Rows]) -> StackedRows:
+    def from_parts(cls, parts: Sequence[Rows]) -> StackedRows:
         """Stack the rows of these datasets."""
         codes, weights, n_centres = [], [], [0]
         for part in parts:

@@ -218,7 +218,7 @@ def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
         else part
         for part in rows
     )
-    stacked = StackedRows.of(loaded)
+    stacked = StackedRows.from_parts(loaded)
     gram, means, variances = stacked.products()
     # The (weighted) sum of the rows centred by one mean is zero, so each mean reduces the rank by
     # one.

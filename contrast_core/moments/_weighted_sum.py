@@ -99,7 +99,7 @@ def check_mix(mix: object, n: int) -> FloatArray:
 def parts_along(moments: Moments, components: FloatArray) -> FloatArray:
     """Return the variance of each of the J parts of a sum along each of k components, (J, k)."""
     inside = moments.coordinates_of(components)
-    return np.stack([part.along(inside) for part in moments.parts or (moments,)])
+    return np.stack([part.variances_along(inside) for part in moments.parts or (moments,)])
 
 
 def _sum(arrays: Sequence[FloatArray], weights: Sequence[float]) -> FloatArray:

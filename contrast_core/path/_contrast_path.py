@@ -21,9 +21,9 @@ from contrast_core._validation import (
 from contrast_core.contrast import representatives, subspace_affinity
 from contrast_core.moments import Moments
 from contrast_core.solve import (
+    ContrastSolution,
     Design,
     Plan,
-    Solution,
     contrast_moments,
     in_form,
     solve_contrasts,
@@ -178,7 +178,7 @@ def contrast_path(
     )
     k = check_n_components(n_components, x.n_features)
 
-    def solve(plan: Plan) -> list[Solution]:
+    def solve(plan: Plan) -> list[ContrastSolution]:
         pair = in_form(x, y, plan.form)
         used.append(plan)
         return solve_contrasts(*pair, grid.tolist(), k, plan, random_state=seed)

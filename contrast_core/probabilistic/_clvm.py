@@ -459,12 +459,12 @@ class CLVM(LatentModel):
         rows = observed_rows(*parts)
         k, search = self._search(rows.varies)
         search = search._replace(tol=10 * search.tol)
-        return self._maximised(RowLikelihood.of(rows, tails, k, search), rows.names, tails)
+        return self._maximised(RowLikelihood.from_rows(rows, tails, k, search), rows.names, tails)
 
     def _fit_moments(self, foreground: Moments, background: Moments, plan: Plan) -> Self:
         x, y = foreground, background
         k, search = self._search(x.varies | y.varies)
-        return self._maximised(MomentLikelihood.of(x, y, k, search), x.feature_names)
+        return self._maximised(MomentLikelihood.from_moments(x, y, k, search), x.feature_names)
 
     def _maximised(
         self, likelihood: Likelihood, names: tuple[str, ...] | None, tails: Tails = "normal"
@@ -492,7 +492,7 @@ class CLVM(LatentModel):
     def _search(self, varies: NDArray[np.bool_]) -> tuple[int, Search]:
         """Return k and the settings of the search for a maximum, all checked."""
         k, t = check_dimensions(self.n_shared, self.n_salient, int(varies.sum()))
-        priors = PriorSettings.of(self.priors, len(varies))
+        priors = PriorSettings.from_mapping(self.priors, len(varies))
         return k, Search(
             t,
             check_count(self.n_init, "n_init"),

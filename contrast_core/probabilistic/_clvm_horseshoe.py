@@ -59,7 +59,7 @@ class Scales(NamedTuple):
         global_rate = 1 / (scale**-2 + of_all) + float(local @ squares) / 2
         return Scales(local_shape, local_rate, global_shape, global_rate)
 
-    def below(self, limit: float) -> FloatArray:
+    def probability_below(self, limit: float) -> FloatArray:
         r"""Return the probability that :math:`\rho_i^2 \tau^2` is below a limit, (size,)."""
         shares = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
         of_all = self.global_rate / gammainccinv(self.global_shape, shares)
@@ -122,7 +122,7 @@ def shrunk_probability(
             break
         found = _updated(found, likelihood, varies, scales.precision)
     shrunk, n_foreground = np.ones(len(varies)), likelihood.x.n_samples
-    shrunk[varies] = scales.below(least_scale(priors, found.model.noise, n_foreground))
+    shrunk[varies] = scales.probability_below(least_scale(priors, found.model.noise, n_foreground))
     return shrunk
 
 

@@ -50,7 +50,7 @@ class MomentLikelihood(Likelihood):
     has_gradient: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, x: Moments, y: Moments, n_shared: int, search: Search) -> Self:
+    def from_moments(cls, x: Moments, y: Moments, n_shared: int, search: Search) -> Self:
         """Return the likelihood of rows with these moments."""
         n_rows, n_features = x.n_samples + y.n_samples, int((x.varies | y.varies).sum())
         share = x.n_samples / n_rows
@@ -161,7 +161,7 @@ class MomentLikelihood(Likelihood):
             best.model.loadings * self.unit, 0.0, (x.mean, y.mean), found.n_shared, x.lift
         )
         inside = x.coordinates_of(attributes["components_"])
-        along = x.along(inside), y.along(inside)
+        along = x.variances_along(inside), y.variances_along(inside)
         return attributes | {
             "noise_variance_": best.model.noise * self.unit**2,
             "log_likelihoods_": self.log_likelihoods(best.log_likelihoods),

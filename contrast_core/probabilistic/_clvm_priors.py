@@ -43,7 +43,7 @@ class PriorSettings:
     feature_groups: NDArray[np.intp] | None = None
 
     @classmethod
-    def of(cls, given: object, n_features: int) -> PriorSettings:
+    def from_mapping(cls, given: object, n_features: int) -> PriorSettings:
         """Check the settings in a mapping, and add defaults for the missing settings."""
         if given is None:
             return cls()

@@ -136,7 +136,7 @@ class RowLikelihood(Likelihood):
     has_gradient: ClassVar[bool] = False
 
     @classmethod
-    def of(cls, rows: StandardisedRows, tails: Tails, n_shared: int, search: Search) -> Self:
+    def from_rows(cls, rows: StandardisedRows, tails: Tails, n_shared: int, search: Search) -> Self:
         """Return the likelihood of rows."""
         n_features, n_rows = int(rows.varies.sum()), sum(map(len, rows.values))
         return cls(n_shared, search, n_features, n_rows, rows.unit, n_features, rows, tails)
@@ -149,7 +149,7 @@ class RowLikelihood(Likelihood):
         """Fit a model with normal noise to the clipped rows, and return it."""
         x, y, _ = contrast_moments(*self.rows.clipped, products=False)
         search = self.search._replace(tol=_START_TOL, max_iter=_START_STEPS)
-        clipped = MomentLikelihood.of(x, y, self.n_shared, search)
+        clipped = MomentLikelihood.from_moments(x, y, self.n_shared, search)
         loadings, noise = clipped.climb(Fit(clipped.first())).model
         return Model(x.lift(loadings.T).T * clipped.unit, noise * clipped.unit**2)
 

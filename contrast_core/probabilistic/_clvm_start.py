@@ -107,14 +107,14 @@ def starting_point(
         solver = "auto" if sparsity is None else "eigh"
         x, y, _ = contrast_moments(*parts, solver=solver, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)
-        of_moments = MomentLikelihood.of(x, y, n_shared, exact)
+        of_moments = MomentLikelihood.from_moments(x, y, n_shared, exact)
         model, unit = fit_selected(of_moments).fit.model, of_moments.unit
         loadings = x.lift(model.loadings.T).T * unit
         means, noise = np.array([x.mean, y.mean]), model.noise * unit**2
     else:
         some, search = _sampled(parts, search)
         rows = observed_rows(*some)
-        of_rows = RowLikelihood.of(rows, tails, n_shared, search)
+        of_rows = RowLikelihood.from_rows(rows, tails, n_shared, search)
         (loadings, noise), both = of_rows.whole(fit_selected(of_rows).fit)
         means, unit = np.array(both), rows.unit
     scale = float(noise**0.5)
@@ -154,7 +154,7 @@ def _count_start(
     rows = observed_rows(*(rows_of(np.log1p(each)) for each in level))
     # Fewer features may vary after the rows were scaled to the same total.
     check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))
-    of_logarithms = RowLikelihood.of(rows, "normal", n_shared, search)
+    of_logarithms = RowLikelihood.from_rows(rows, "normal", n_shared, search)
     found = fit_selected(of_logarithms).fit
     # The model describes log(y), but the fit was to log(1 + y), whose slope is smaller. The
     # loadings are therefore multiplied by the ratio of the slopes.

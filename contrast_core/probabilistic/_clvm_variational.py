@@ -256,7 +256,7 @@ class _Bound(nn.Module):
         if self.prior == "horseshoe":
             noise = 0.0 if self.tails == "counts" else found.noise
             limit = least_scale(self.settings, noise / start.spread**2, self.parts[0].shape[0])
-            shrunk = self.scales.below(limit)
+            shrunk = self.scales.probability_below(limit)
             support = shrunk <= self.settings.horseshoe_probability
         return VariationalFit(found, support, elbo, converged, shrunk)
 

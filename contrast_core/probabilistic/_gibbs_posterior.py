@@ -147,7 +147,7 @@ class GibbsPosterior:
             )
         _check_proper(strength, rate, x.n_samples, x.n_features, d)
         floor = _noise_floor(noise_floor, x, y, d)
-        density = _Density.of(contrast_spectrum(x, y, strength), d, strength, floor)
+        density = _Density.from_spectrum(contrast_spectrum(x, y, strength), d, strength, floor)
         if not density.noise_variance > floor:
             warn(
                 f"at gamma={strength:.4g} the closed form's noise variance, "
@@ -205,7 +205,7 @@ class _Density(NamedTuple):
     unit: float
 
     @classmethod
-    def of(cls, spectrum: Eigenpairs, d: int, gamma: float, floor: float) -> _Density:
+    def from_spectrum(cls, spectrum: Eigenpairs, d: int, gamma: float, floor: float) -> _Density:
         values, directions = spectrum
         noise_variance = float(values[d:].sum()) / ((1 - gamma) * (len(values) - d))
         unit = max(float(values[0]) / (1 - gamma), floor)

@@ -31,7 +31,7 @@ _RANDOM_LOG_NOISE = (-6.0, -4.0, -2.0, 0.0)
 # Small data have the most local maxima, and their fits take milliseconds. The number of random
 # starts is therefore _MANY_STARTS divided by the number of values, from _FEWEST to _MOST.
 _MANY_STARTS, _FEWEST, _MOST = 3000, 4, 32
-_RIDGE = 1e-7  # ridge in the search for gamma_max, relative to the squared length of W
+_ROUNDING_RIDGE = 1e-7  # ridge in the search for gamma_max, relative to the squared length of W
 _SEARCH_STEPS = 200  # iterations of the search for gamma_max; more hardly change the result
 _GRADIENT = 1e-8  # largest derivative, per feature, at which the iteration ends
 _CONVERGED = 1e-5  # largest derivative, per feature, with which a fit counts as converged
@@ -86,7 +86,7 @@ def incomplete_rows(parts: Sequence[Rows], mix: ArrayLike | None, d: int) -> Inc
     )
     scale = float(np.sqrt(moments[0].total_variance / max(1.0, foreground @ seen.sum(axis=1))))
     return IncompleteRows(
-        ObservedRows.of(stacked / (scale or 1.0), seen, foreground, background),
+        ObservedRows.from_rows(stacked / (scale or 1.0), seen, foreground, background),
         (foreground @ seen, background @ seen),
         means[0],
         np.asarray(np.sum(means[1:], axis=0)),
@@ -208,12 +208,12 @@ def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
         )
     foreground, background, plan = data.filled
     closed = largest_gamma(foreground, background, d, plan)
-    if not background.total_variance > _RIDGE * foreground.total_variance:
+    if not background.total_variance > _ROUNDING_RIDGE * foreground.total_variance:
         return by_feature
     complete = solve_contrasts(foreground, background, [closed, 0.0], d, plan)
     starts = [*(found.components.T for found in complete), *_random_starts(data, d)]
     end = min(_least_ratio(data.rows, start, d) for start in starts)
-    if end <= _RIDGE * 10:
+    if end <= _ROUNDING_RIDGE * 10:
         raise ValueError(
             f"n_components={d} components describe every observed value of the foreground (to "
             "working precision), so nothing is left to estimate the noise from and no gamma is "
@@ -226,7 +226,7 @@ def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
 
 def _least_ratio(rows: ObservedRows, start: FloatArray, d: int) -> float:
     def ratio(flat: FloatArray) -> tuple[float, FloatArray]:
-        found = rows.residual_ratio(flat.reshape(-1, d), _RIDGE)
+        found = rows.residual_ratio(flat.reshape(-1, d), _ROUNDING_RIDGE)
         return found.value, found.by_loadings.ravel()
 
     options = {"maxiter": _SEARCH_STEPS, "ftol": 1e-9, "gtol": 1e-6, "maxcor": 20}

@@ -61,7 +61,7 @@ class ObservedRows(NamedTuple):
     background: FloatArray
 
     @classmethod
-    def of(
+    def from_rows(
         cls,
         values: FloatArray,
         observed: NDArray[np.bool_],

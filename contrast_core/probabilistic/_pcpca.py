@@ -22,9 +22,9 @@ from contrast_core.probabilistic._valid_range import (
 )
 from contrast_core.rows import Rows
 from contrast_core.solve import (
+    ContrastSolution,
     Design,
     Plan,
-    Solution,
     plan_for,
     solve_contrasts,
 )
@@ -264,7 +264,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         background: Moments,
         gamma: float,
         valid: ValidRange,
-        solution: Solution,
+        solution: ContrastSolution,
     ) -> Self:
         """Set the closed form of Theorem 3, with means over rows in place of the paper's sums."""
         values, components = solution.values, solution.components

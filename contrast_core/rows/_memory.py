@@ -29,7 +29,7 @@ class MemoryRows(Rows):
         self._source = pick_columns(self._source, index)
         self._formats = {self._source.format: self._source} if self.is_sparse else {}
 
-    def _as(self, kind: str) -> Any:
+    def _in_format(self, kind: str) -> Any:
         """Return the whole source; a sparse source is converted to this format."""
         if not self.is_sparse:
             return self._source
@@ -38,19 +38,19 @@ class MemoryRows(Rows):
         return self._formats[kind]
 
     def _read(self, start: int, stop: int) -> Any:
-        matrix = self._as("csr")
+        matrix = self._in_format("csr")
         if self._rows is not None:
             return pick(matrix, self._rows[start:stop])
         return row_view(matrix, start, stop) if self.is_sparse else matrix[start:stop]
 
     def _read_columns(self, which: slice) -> Any:
-        columns = self._as("csc")[:, which]
+        columns = self._in_format("csc")[:, which]
         return columns if self._rows is None else pick(columns, self._rows)
 
     @property
     def n_entries(self) -> int:
         """Number of stored entries of the selected sparse rows."""
-        matrix = self._as("csr")
+        matrix = self._in_format("csr")
         if self._rows is None:
             return int(matrix.nnz)
         return int(np.diff(matrix.indptr)[self._rows].sum(dtype=np.int64))
@@ -59,7 +59,7 @@ class MemoryRows(Rows):
         """Return all selected rows; they are not copied if all rows are selected."""
         if dense and self.is_sparse:
             return super().load(dense=True, check=check)
-        whole = self._as("csr")
+        whole = self._in_format("csr")
         matrix = whole if self._rows is None else pick(whole, self._rows)
         if check:
             self._check(matrix, self.name)

@@ -92,15 +92,15 @@ class Rows(ABC):
     @property
     def weights(self) -> FloatArray | None:
         """Weight of each selected row."""
-        return None if self._weights is None else self._weights[self._which]
+        return None if self._weights is None else self._weights[self._selected_index]
 
     @property
     def codes(self) -> Index | None:
         """Index in `groups` of the group of each selected row."""
-        return None if self._codes is None else self._codes[self._which]
+        return None if self._codes is None else self._codes[self._selected_index]
 
     @property
-    def _which(self) -> Any:
+    def _selected_index(self) -> Any:
         return slice(None) if self._rows is None else self._rows
 
     def labelled(self, weights: FloatArray | None, groups: NDArray[Any] | None) -> Self:

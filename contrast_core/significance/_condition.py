@@ -214,7 +214,7 @@ class _DeflatedUnits(Deflation):
             self.pooled_covariance, _ = self._sets(self.given)
         return self
 
-    def _given(self, j: int) -> tuple[FloatArray, FloatArray]:
+    def _original_covariances(self, j: int) -> tuple[FloatArray, FloatArray]:
         x, y = self._sets(self.given)
         return x[j:, j:], y[j:, j:]
 

@@ -31,7 +31,7 @@ from contrast_core.moments import FeatureMoments
 from contrast_core.rows import rows_of
 
 _COMPONENTS = 50  # largest number of principal components of all rows
-_RIDGE = 4.0  # ridge, in units of the mean variance of a feature
+_DIRECTION_RIDGE = 4.0  # ridge, in units of the mean variance of a feature
 _PASSES = 3  # power iterations of the randomised singular value decomposition
 _FOLDS = 5  # number of parts of the rows that are held out in turn if there are no units
 FEWEST_ROWS = 10  # smallest number of rows of a dataset, and of a unit that is used
@@ -410,7 +410,7 @@ def _directions(
         for variance, n_rows in zip(variances, sizes, strict=True)
     )
     directions = _shrunk(shares @ (means[0] - means[1]), squared_error)
-    ridges = _RIDGE * (shares @ variances[1]).mean(axis=1)
+    ridges = _DIRECTION_RIDGE * (shares @ variances[1]).mean(axis=1)
     for direction, share, ridge in zip(directions, shares, ridges, strict=True):
         covariance = np.tensordot(share, within, axes=1)
         if not blocks.paired:

@@ -48,7 +48,7 @@ class Deflation:
             If a dataset does not vary after the earlier components are removed.
         """
         for j in range(n_components):
-            x, y = self._given(j)
+            x, y = self._original_covariances(j)
             totals = float(np.trace(x)), float(np.trace(y))
             self._check(totals)
             found = self.statistic.leading(x, y, totals, self.n_varying - j)
@@ -56,7 +56,7 @@ class Deflation:
             self.units = tuple(part.mirrored(mirror) for part in self.units)
         return self
 
-    def _given(self, j: int) -> tuple[FloatArray, FloatArray]:
+    def _original_covariances(self, j: int) -> tuple[FloatArray, FloatArray]:
         """Return the covariances of both original datasets, in the coordinates from j on."""
         raise TypeError(f"{type(self).__name__} does not define the covariances of the data.")
 

@@ -288,7 +288,7 @@ class _DeflatedSamples(Deflation):
     shared: NDArray[np.intp] = field(kw_only=True)
     scales: list[tuple[float, float]] = field(default_factory=list)
 
-    def _given(self, j: int) -> tuple[FloatArray, FloatArray]:
+    def _original_covariances(self, j: int) -> tuple[FloatArray, FloatArray]:
         self.scales.append((self.units[0].scale(j), self.units[1].scale(j)))
         x, y = (self._sums(side).covariance(j, (1.0, 1.0)) for side in (self.given, ~self.given))
         return x, y

@@ -74,7 +74,7 @@ class ContrastReport:
             "contrast": self._contrast(),
             "data": self._data(),
             "anything to find": self._finding(),
-            "advice": self.advice.sentence(self._found()),
+            "advice": self.advice.sentence(self._has_effect()),
             "components": self._components(),
             "subspace": self._subspace(),
             "other strengths": self._strengths(),
@@ -168,7 +168,8 @@ class ContrastReport:
         name, k = fitted._strength, len(fitted.components_)
         given = fitted.get_params()[name]
         chosen = f"chosen by {name}={given!r}" if isinstance(given, str) else "given"
-        return f"{type(fitted).__name__} at {name} = {fitted.strength_:.4g}, {chosen}; {_of(k)}"
+        strength = f"{name} = {fitted.strength_:.4g}, {chosen}"
+        return f"{type(fitted).__name__} at {strength}; {_count_of_components(k)}"
 
     def _data(self) -> str:
         n, m = self.n_rows
@@ -177,14 +178,14 @@ class ContrastReport:
             text += f", in {self.test.n_units} and {self.test.n_background_units} units"
         return f"{text}; {self.stability.components.shape[1]} features"
 
-    def _found(self) -> bool:
+    def _has_effect(self) -> bool:
         return bool(self.test.n_significant(_LEVEL)) or self.advice.found
 
     def _finding(self) -> str:
         test, advice = self.test, self.advice
         usual = np.quantile(test.null_statistics[:, 0], 0.95)
         return (
-            f"{'yes' if self._found() else 'no'}: p = {test.p_values[0]:.2g} for the first "
+            f"{'yes' if self._has_effect() else 'no'}: p = {test.p_values[0]:.2g} for the first "
             f"component (statistic {test.statistics[0]:.3g}; 95% of the relabelled data stay below "
             f"{usual:.3g}, and no p-value can be below {test.smallest_p_value:.2g}); p = "
             f"{advice.p_value:.2g} for its excess on left-out units. The answer is yes if the "
@@ -210,7 +211,7 @@ class ContrastReport:
     def _strengths(self) -> str:
         name = self.estimator._strength
         own, degrees = self.estimator.strength_, np.degrees(self.angles)
-        near = np.append(self.strengths[_around(self.strengths, own, degrees < _NEAR)], own)
+        near = np.append(self.strengths[_nearest_run(self.strengths, own, degrees < _NEAR)], own)
         return (
             f"the subspace turns by less than {_NEAR:.0f} degrees from {name} = {near.min():.3g} "
             f"to {near.max():.3g}, and by {degrees[0]:.0f} degrees at {self.strengths[0]:.3g}; "
@@ -343,7 +344,7 @@ def _other_strengths(fitted: Any) -> tuple[FloatArray, FloatArray]:
     return np.array([other.strength_ for other in path]), np.array(angles)
 
 
-def _around(strengths: FloatArray, own: float, near: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _nearest_run(strengths: FloatArray, own: float, near: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return a mask of the strengths around `own`, up to the first one on each side not `near`."""
     far = strengths[~near]
     lower, upper = far[far < own], far[far > own]
@@ -354,7 +355,7 @@ def _around(strengths: FloatArray, own: float, near: NDArray[np.bool_]) -> NDArr
     )
 
 
-def _of(k: int) -> str:
+def _count_of_components(k: int) -> str:
     return f"{k} component" + ("" if k == 1 else "s")
 
 

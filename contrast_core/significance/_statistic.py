@@ -10,7 +10,7 @@ import numpy as np
 
 from contrast_core._moment_contrast import MomentContrast
 from contrast_core._validation import FloatArray
-from contrast_core.contrast._automatic import RIDGE
+from contrast_core.contrast._automatic import BACKGROUND_RIDGE
 from contrast_core.linalg import RidgeWeights, leading_ratios, solve_contrast
 from contrast_core.probabilistic import PCPCA
 from contrast_core.solve import LIMITS, Plan
@@ -122,7 +122,7 @@ class Statistic:
     def _ridge(self, n_varying: int) -> RidgeWeights:
         if self.beta is not None:
             return RidgeWeights(1 - self.beta, self.beta)
-        return RidgeWeights(RIDGE / n_varying, 1.0)
+        return RidgeWeights(BACKGROUND_RIDGE / n_varying, 1.0)
 
     def strength(self, statistic: float, totals: tuple[float, float], n_varying: int) -> float:
         """Return the contrast strength of a component with this statistic."""
@@ -130,7 +130,7 @@ class Statistic:
         if given is not None:
             return given
         if self.star:
-            return 1 / (1 + RIDGE * totals[1] / n_varying)
+            return 1 / (1 + BACKGROUND_RIDGE * totals[1] / n_varying)
         return statistic * totals[0] / totals[1]
 
 

@@ -2,7 +2,7 @@
 
 from contrast_core.solve._automatic import solve_trace_ratio
 from contrast_core.solve._contrast import (
-    Solution,
+    ContrastSolution,
     check_variances,
     solve_contrasts,
 )
@@ -17,15 +17,15 @@ from contrast_core.solve._moments import (
     loaded_rows,
     plan_for,
 )
-from contrast_core.solve._pairs import PositivePairs, positive_pairs
+from contrast_core.solve._pairs import PlannedPairs, positive_pairs
 from contrast_core.solve._plan import (
     LIMITS,
     NAMES,
     SOLVERS,
     Limits,
     Plan,
+    ProblemSize,
     Solver,
-    Task,
     make_plan,
 )
 from contrast_core.solve._positive_part import n_positive, positive_part
@@ -35,13 +35,13 @@ __all__ = [
     "LIMITS",
     "NAMES",
     "SOLVERS",
+    "ContrastSolution",
     "Design",
     "Limits",
     "Plan",
-    "PositivePairs",
-    "Solution",
+    "PlannedPairs",
+    "ProblemSize",
     "Solver",
-    "Task",
     "check_background_is_given",
     "check_variances",
     "contrast_index",

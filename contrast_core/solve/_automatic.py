@@ -21,7 +21,7 @@ from contrast_core.linalg import (
 )
 from contrast_core.moments import Moments
 from contrast_core.solve._contrast import (
-    Solution,
+    ContrastSolution,
     check_range,
     lifted,
     may_be_null,
@@ -39,7 +39,7 @@ _MAX_ITERATIONS = 100  # Newton's iteration takes fewer than ten steps in practi
 
 def solve_trace_ratio(
     x: Moments, y: Moments, k: int, ridge: float, plan: Plan, *, random_state: int | None = 0
-) -> tuple[float, Solution]:
+) -> tuple[float, ContrastSolution]:
     r"""Return the largest trace ratio of k directions, and the components there.
 
     .. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
@@ -76,8 +76,8 @@ def solve_trace_ratio(
 
 def _by_matrices(
     x: Moments, y: Moments, k: int, ridge: float, plan: Plan, _: int | None
-) -> tuple[float, Solution | None]:
-    frame = Frame.of(x, y)
+) -> tuple[float, ContrastSolution | None]:
+    frame = Frame.from_moments(x, y)
     budget = plan.automatic_budget(frame.size, k)
     if budget is None:
         return 0.0, None
@@ -91,7 +91,7 @@ def _by_matrices(
 
 def _by_products(
     x: Moments, y: Moments, k: int, ridge: float, plan: Plan, random_state: int | None
-) -> tuple[float, Solution | None]:
+) -> tuple[float, ContrastSolution | None]:
     varies = x.varies | y.varies
     diagonals = x.variances[varies], y.variances[varies]
     if k + 4 >= varies.sum() or not all(squares_fit(float(part.max())) for part in diagonals):

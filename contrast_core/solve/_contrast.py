@@ -51,7 +51,7 @@ _ADVICE = (
 Solved: TypeAlias = tuple[Eigenpairs, str]
 
 
-class Solution(NamedTuple):
+class ContrastSolution(NamedTuple):
     """Top-k components of one contrast.
 
     values : ndarray of shape (k,)
@@ -86,7 +86,7 @@ def solve_contrasts(
     plan: Plan,
     *,
     random_state: int | None = 0,
-) -> list[Solution]:
+) -> list[ContrastSolution]:
     """Return the top-k components of ``C_X - alpha C_Y`` for each alpha, which may be infinite.
 
     Raises
@@ -138,8 +138,8 @@ def _out_of_range(highest: float, name: str) -> ValueError:
 
 def _by_matrices(
     x: Moments, y: Moments, alphas: Sequence[float], k: int, plan: Plan
-) -> list[Solution]:
-    frame = Frame.of(x, y)
+) -> list[ContrastSolution]:
+    frame = Frame.from_moments(x, y)
     finite = [i for i, alpha in enumerate(alphas) if math.isfinite(alpha)]
     solved = dict(zip(finite, _in_frame(frame, [alphas[i] for i in finite], k, plan), strict=True))
     doubtful = [
@@ -187,14 +187,16 @@ def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
 
 def lifted(
     x: Moments, y: Moments, solved: list[Solved], nulls: FloatArray | None = None
-) -> list[Solution]:
+) -> list[ContrastSolution]:
     """Return the solutions in feature space; `nulls` are components without variance, (n, D)."""
     values, coordinates = (
         np.stack([getattr(pairs, name) for pairs, _ in solved]) for name in ("values", "components")
     )
     n_varying = coordinates.shape[1]
     flat = coordinates.reshape(len(solved) * n_varying, -1 if coordinates.size else x.size)
-    x_along, y_along = (part.along(flat).reshape(len(solved), n_varying) for part in (x, y))
+    x_along, y_along = (
+        part.variances_along(flat).reshape(len(solved), n_varying) for part in (x, y)
+    )
     components = x.lift(coordinates)
     components = fix_signs(components.reshape(-1, x.n_features)).reshape(components.shape)
     n_null = 0
@@ -211,7 +213,7 @@ def lifted(
         coordinates[:, n_varying:, -n_null:] = np.eye(n_null)
     solvers, nulls_of_each = (solver for _, solver in solved), [n_null] * len(solved)
     parts = values, components, coordinates, x_along, y_along, solvers, nulls_of_each
-    return [Solution(*each) for each in zip(*parts, strict=True)]
+    return [ContrastSolution(*each) for each in zip(*parts, strict=True)]
 
 
 def warn_of_null_directions(n_null: int, k: int) -> None:
@@ -229,7 +231,7 @@ def _by_products(
     k: int,
     plan: Plan,
     random_state: int | None,
-) -> list[Solution]:
+) -> list[ContrastSolution]:
     """Solve each contrast by products, for the features that vary."""
     varies = x.varies | y.varies
     size = int(varies.sum())

@@ -45,7 +45,7 @@ class Frame:
     exact: bool = False
 
     @classmethod
-    def of(cls, x: Moments, y: Moments) -> Frame:
+    def from_moments(cls, x: Moments, y: Moments) -> Frame:
         """Return the frame of two covariances, without the features that vary in neither."""
         varies = x.varies | y.varies
         if x.form != "dense" or varies.all():

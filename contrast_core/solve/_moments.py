@@ -31,7 +31,7 @@ from contrast_core.moments import (
 from contrast_core.rows import Rows, load_into_memory
 from contrast_core.solve._contrast import check_range
 from contrast_core.solve._design import Design, background_names, listed_backgrounds
-from contrast_core.solve._plan import NAMES, SOLVERS, Plan, Task, make_plan
+from contrast_core.solve._plan import NAMES, SOLVERS, Plan, ProblemSize, make_plan
 
 _PLAIN = Design()  # neither labels nor weights
 _SCALE_RATIO = 1e3  # a larger ratio of the total variances is probably an oversight
@@ -61,7 +61,7 @@ def contrast_moments(
     solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
         See `contrast_core.CPCA`.
     contrasts, automatic, products
-        See `Task`. Products are not used for rows with labels or weights, or for several
+        See `ProblemSize`. Products are not used for rows with labels or weights, or for several
         backgrounds.
     design : Design
         Labels and weights of rows, and the weights of several backgrounds.
@@ -139,7 +139,7 @@ def contrast_moments(
 
 
 def plan_for(x: Moments, y: Moments, k: int, **options: Any) -> Plan:
-    """Return the plan for moments that exist already; `options` are fields of `Task`.
+    """Return the plan for moments that exist already; `options` are fields of `ProblemSize`.
 
     `ProductMoments` keep the rows, so their form can be planned again. A matrix that is too costly
     for a single contrast may pay off for a path.
@@ -147,13 +147,13 @@ def plan_for(x: Moments, y: Moments, k: int, **options: Any) -> Plan:
     if isinstance(x, ProductMoments) and isinstance(y, ProductMoments) and x.rows and y.rows:
         return make_plan(_task((*x.rows, *y.rows), k, **options))
     n_rows = x.n_samples + y.n_samples
-    return make_plan(Task(math.ceil(n_rows), x.n_features, k, given=x.form, **options))
+    return make_plan(ProblemSize(math.ceil(n_rows), x.n_features, k, given=x.form, **options))
 
 
-def _task(parts: Sequence[Rows], k: int, **options: Any) -> Task:
-    """Return the `Task` that describes an eigenproblem of these rows."""
+def _task(parts: Sequence[Rows], k: int, **options: Any) -> ProblemSize:
+    """Return the `ProblemSize` that describes an eigenproblem of these rows."""
     entries = _entries(parts)
-    return Task(
+    return ProblemSize(
         n_rows=sum(map(_count, parts)),
         n_features=parts[0].shape[1],
         n_components=k,

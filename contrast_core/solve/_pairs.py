@@ -17,12 +17,12 @@ from contrast_core._validation import MatrixLike
 from contrast_core.moments import Form, PairMoments, check_pairs, pair_moments
 from contrast_core.rows import rows_of
 from contrast_core.solve._contrast import check_range
-from contrast_core.solve._plan import LIMITS, Limits, Plan, Task, make_plan
+from contrast_core.solve._plan import LIMITS, Limits, Plan, ProblemSize, make_plan
 
-_IN_FEATURES = make_plan(Task(2, 1, 1))  # the plan to form matrices of the features
+_IN_FEATURES = make_plan(ProblemSize(2, 1, 1))  # the plan to form matrices of the features
 
 
-class PositivePairs(NamedTuple):
+class PlannedPairs(NamedTuple):
     """Positive pairs whose moments have not been computed yet, and the plan for them.
 
     n_pairs : float
@@ -42,11 +42,11 @@ class PositivePairs(NamedTuple):
 
 
 def positive_pairs(
-    X: MatrixLike | PairMoments | PositivePairs,
+    X: MatrixLike | PairMoments | PlannedPairs,
     positive: MatrixLike | None,
     sample_weight: ArrayLike | None = None,
     limits: Limits = LIMITS,
-) -> PositivePairs:
+) -> PlannedPairs:
     """Check that there are at least two pairs, and return them with a plan.
 
     Matrices of the features are used if the pairs are given as moments, have weights, or are stored
@@ -60,7 +60,7 @@ def positive_pairs(
         If `positive` is missing, the views differ in rows or features, or there are fewer than
         two pairs.
     """
-    if isinstance(X, PairMoments | PositivePairs):
+    if isinstance(X, PairMoments | PlannedPairs):
         return _given(X, positive, sample_weight)
     if sample_weight is not None:
         X = rows_of(X, "X", weights=sample_weight)
@@ -88,14 +88,12 @@ def positive_pairs(
     def moments(form: Form, *, exchangeable: bool = True) -> PairMoments:
         return _checked(pair_moments(x, p, form, exchangeable=exchangeable))
 
-    plan = _IN_FEATURES if in_features else make_plan(Task(2 * n, n_features, 1), limits)
+    plan = _IN_FEATURES if in_features else make_plan(ProblemSize(2 * n, n_features, 1), limits)
     total = n if x.weights is None else float(x.weights.sum())
-    return PositivePairs(total, n_features, plan, moments)
+    return PlannedPairs(total, n_features, plan, moments)
 
 
-def _given(
-    X: PairMoments | PositivePairs, positive: object, sample_weight: object
-) -> PositivePairs:
+def _given(X: PairMoments | PlannedPairs, positive: object, sample_weight: object) -> PlannedPairs:
     if sample_weight is not None:
         raise TypeError(
             f"X is {type(X).__name__}, for which weights come too late. Compute it with "
@@ -106,11 +104,11 @@ def _given(
             f"X is {type(X).__name__}, which already holds both views, but positive is "
             f"{type(positive).__name__}. Use fit(moments) without positive, or give data for both."
         )
-    if isinstance(X, PositivePairs):
+    if isinstance(X, PlannedPairs):
         return X
     if isinstance(X.n_pairs, int) and X.n_pairs < 2:
         raise ValueError(f"X has n_samples={X.n_pairs} pair(s), but a variance needs at least 2.")
-    return PositivePairs(X.n_pairs, X.n_features, _IN_FEATURES, lambda *_, **__: _checked(X))
+    return PlannedPairs(X.n_pairs, X.n_features, _IN_FEATURES, lambda *_, **__: _checked(X))
 
 
 def _checked(pairs: PairMoments) -> PairMoments:

@@ -2,8 +2,8 @@
 
 Problem: the same components can be computed from a covariance matrix, from a matrix in the span of
 the rows, or by an iteration that only multiplies the data with columns. The sizes of the data
-decide which way is fastest. A plan depends only on the few numbers in `Task`, so it can be shown to
-the user and tested.
+decide which way is fastest. A plan depends only on the few numbers in `ProblemSize`, so it can be
+shown to the user and tested.
 
 Costs are counted in columns: one column is the time of one product of the data with one vector. The
 covariance of dense rows costs half as many columns as there are features. The covariance of sparse
@@ -84,7 +84,7 @@ class Limits:
 LIMITS = Limits()
 
 
-class Task(NamedTuple):
+class ProblemSize(NamedTuple):
     """Numbers that describe an eigenproblem and determine its plan.
 
     n_rows, n_features : int
@@ -189,7 +189,7 @@ class Plan:
         return 0.4 * size**2 / self.limits.lapack_columns
 
 
-def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
+def make_plan(task: ProblemSize, limits: Limits = LIMITS) -> Plan:
     """Return the plan with the lowest expected cost; the components do not depend on the plan."""
     form, reason = _form_of(task, limits)
     if form != "products":
@@ -200,7 +200,7 @@ def make_plan(task: Task, limits: Limits = LIMITS) -> Plan:
     return Plan(form, task.direct, most, reason, limits)
 
 
-def _form_of(task: Task, limits: Limits) -> tuple[Form, str]:
+def _form_of(task: ProblemSize, limits: Limits) -> tuple[Form, str]:
     if task.given is not None and (task.products or task.given != "products"):
         return task.given, "its moments are given"
     if task.form is not None:
@@ -217,7 +217,7 @@ def _form_of(task: Task, limits: Limits) -> tuple[Form, str]:
     return "dense", "no more features than rows"
 
 
-def _products_pay(task: Task, limits: Limits) -> bool:
+def _products_pay(task: ProblemSize, limits: Limits) -> bool:
     """Return whether a search by products of sparse rows is faster than a matrix."""
     if task.direct == "span":
         few_rows = task.n_rows <= limits.sparse_rows * task.n_components
@@ -227,7 +227,7 @@ def _products_pay(task: Task, limits: Limits) -> bool:
     return _columns(task, limits) < _columns_of_a_matrix(task, limits)
 
 
-def _columns(task: Task, limits: Limits) -> float:
+def _columns(task: ProblemSize, limits: Limits) -> float:
     """Return how many columns a search is expected to multiply.
 
     An automatic contrast takes twice as many columns as a given contrast. If there are few rows for
@@ -240,7 +240,7 @@ def _columns(task: Task, limits: Limits) -> float:
     return columns
 
 
-def _columns_of_a_matrix(task: Task, limits: Limits) -> float:
+def _columns_of_a_matrix(task: ProblemSize, limits: Limits) -> float:
     """Return the cost of forming and solving a matrix, as a number of columns."""
     if task.entries is None:
         return task.size / 2

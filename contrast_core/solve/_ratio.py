@@ -77,7 +77,7 @@ def solve_ratios(
     `condition_limit`, raises ValueError if fewer than k directions are within the limit, or if each
     direction varies in only one of the datasets.
     """
-    frame = Frame.of(x, y)
+    frame = Frame.from_moments(x, y)
     if orthogonal or condition_limit is not None:
         frame, solved = _orthogonal_or_limited(weights, k, frame, orthogonal, condition_limit)
     else:
@@ -175,7 +175,7 @@ def _lifted(
     for i, (pairs, weight) in enumerate(zip(solved, weights, strict=True)):
         length = weight.identity**-0.5 if weight.identity > 0 else 1.0
         x_along, y_along, x_raw, y_raw = (
-            np.pad(part.along(rows[i]), (0, len(nulls)))
+            np.pad(part.variances_along(rows[i]), (0, len(nulls)))
             for rows in (components, directions)
             for part in (x, y)
         )

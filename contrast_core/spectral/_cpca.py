@@ -24,9 +24,9 @@ from contrast_core.feedback import warn
 from contrast_core.moments import Form, Moments
 from contrast_core.solve import (
     SOLVERS,
+    ContrastSolution,
     Design,
     Plan,
-    Solution,
     Solver,
     contrast_index,
     contrast_moments,
@@ -247,7 +247,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         foreground: Moments,
         background: Moments,
         alpha: float,
-        solution: Solution,
+        solution: ContrastSolution,
         plan: Plan,
     ) -> Self:
         return self._set_contrast(
@@ -303,13 +303,13 @@ def default_alphas() -> FloatArray:
     return np.concatenate([[0.0], np.logspace(-1, 3, 40)])
 
 
-def n_without_contrast(solution: Solution, alpha: float) -> int:
+def n_without_contrast(solution: ContrastSolution, alpha: float) -> int:
     """Return the number of components with the contrast 0 along which both datasets vary."""
     both = solution.foreground_variance + alpha * solution.background_variance
     return int(((np.abs(solution.values) <= 1e-12 * both) & (both > 0)).sum())
 
 
-def _warn_of_no_contrast(solution: Solution, foreground: Moments, alpha: float) -> None:
+def _warn_of_no_contrast(solution: ContrastSolution, foreground: Moments, alpha: float) -> None:
     """Warn of components with negative contrast, or with zero contrast where both datasets vary.
 
     Another function warns of directions in which neither dataset varies.

@@ -166,7 +166,7 @@ def _sampling_rate(x: Moments, y: Moments, spectrum: Eigenpairs, k: int, alpha: 
     """Return the default learning rate; directions without any variance are left out."""
     coordinates = x.coordinates_of(spectrum.components)
     leading = coordinates[:k].T
-    along_x, along_y = x.along(coordinates), y.along(coordinates)
+    along_x, along_y = x.variances_along(coordinates), y.variances_along(coordinates)
     across_x, across_y = (coordinates @ part.apply(leading) for part in (x, y))
     total = along_x + along_y
     varies = total > 1e-12 * total.max()

@@ -237,7 +237,7 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
 
     def _fit_one(self, other: Self) -> Self:
         return other._fit_mapped(
-            self.foreground_moments_, self.background_moments_, self._factor, **self._seen()
+            self.foreground_moments_, self.background_moments_, self._factor, **self._fitted_rows()
         )
 
     def _fit_each(self, others: list[Self]) -> list[Self]:
@@ -247,11 +247,13 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
                 self.foreground_moments_, background=self.background_moments_
             )
         return [
-            self._with_strength(each.alpha)._set_components(each, self._factor, **self._seen())
+            self._with_strength(each.alpha)._set_components(
+                each, self._factor, **self._fitted_rows()
+            )
             for each in linear.path(strengths)
         ]
 
-    def _seen(self) -> dict[str, Any]:
+    def _fitted_rows(self) -> dict[str, Any]:
         """Return the fitted attributes that do not depend on the strength."""
         names = getattr(self, "feature_names_in_", None)
         return {

@@ -22,7 +22,7 @@ from contrast_core.contrast import (
 from contrast_core.feedback import warn
 from contrast_core.linalg import fix_signs, leading_eigenpairs, orthonormal_rows
 from contrast_core.moments import PairMoments
-from contrast_core.solve import Plan, PositivePairs, positive_pairs, with_fallback
+from contrast_core.solve import Plan, PlannedPairs, positive_pairs, with_fallback
 from contrast_core.spectral._positive_pairs import PositivePairEmbedding, check_n_effective
 
 # The leading eigenvalue of good pairs is near 1, and that of random pairs is about 0.3. A warning
@@ -249,7 +249,7 @@ class PCAPlusPlus(PositivePairEmbedding):
         )
         return self
 
-    def _fit_planned(self, pairs: PositivePairs, plan: Plan, k: int, n_pairs: float) -> Self:
+    def _fit_planned(self, pairs: PlannedPairs, plan: Plan, k: int, n_pairs: float) -> Self:
         moments = pairs.moments(plan.form, exchangeable=self.exchangeable)
         whole = moments.second_moments(exchangeable=self.exchangeable)  # S
         n_rows = 2 * n_pairs if self.exchangeable else n_pairs

@@ -267,7 +267,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
             )
         components = fix_signs(found.components)
         coordinates = x.coordinates_of(components)
-        along = x.along(coordinates), y.along(coordinates)
+        along = x.variances_along(coordinates), y.variances_along(coordinates)
         return self._set_contrast(
             x,
             y,

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from .._docs import documented
 from .._stored import stored_result
-from ._figure import AxesGiven, Drawn, Save, drawing, room
+from ._figure import AxesGiven, Drawn, Save, drawing, extra_width
 
 _MANY = 30  # in tables of more entries, the numbers are written only if one of them is 0
 _LETTERS = 28  # number of letters of a name that fit into the default width
@@ -71,8 +71,8 @@ def contrast_check(
     n_rows = max(names[0].nunique(), len(ratios))
     width = max(4.6, 2.4 + (0.6 if few else 0.3) * n_columns)
     size = (
-        width + room([*names[0], *labels], _LETTERS) / 2,
-        max(2.6, 0.8 + 0.28 * n_rows) + room(names[1]),
+        width + extra_width([*names[0], *labels], _LETTERS) / 2,
+        max(2.6, 0.8 + 0.28 * n_rows) + extra_width(names[1]),
     )
     with drawing("contrast_check", (1, 2), size, ax, figsize, show, save, return_fig) as plot:
         cells, ratio = plot.axes

@@ -12,7 +12,7 @@ from contrast_core.feedback import check_count
 from .. import _keys
 from .._docs import documented
 from ..get import contrasts as contrasts_table
-from ._figure import AxesGiven, Drawn, Save, drawing, few_log_ticks, room
+from ._figure import AxesGiven, Drawn, Save, drawing, extra_width, few_log_ticks
 
 _LARGEST = 110.0  # area of the largest dot, in square points
 _SMALLEST_RATIO = 0.5  # lower end of the axis of the ratios
@@ -78,7 +78,10 @@ def contrasts(
     leading = np.argsort(-np.abs(loadings), axis=0, kind="stable")[:n_genes]
     chosen = np.array(list(dict.fromkeys(leading.T.ravel().tolist())))  # in the order of the levels
 
-    size = (0.26 * len(chosen) + room(levels) + 4.4) / 2, 0.3 * len(levels) + 1.6 + room(names, 8)
+    size = (
+        (0.26 * len(chosen) + extra_width(levels) + 4.4) / 2,
+        0.3 * len(levels) + 1.6 + extra_width(names, 8),
+    )
     with drawing(
         "contrasts", (1, 2), size, ax, figsize, show, save, return_fig, frames=True
     ) as plot:

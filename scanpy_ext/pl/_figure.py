@@ -36,7 +36,7 @@ _LINEAR = 0.7
 _SUBDIVIDED = ((1.6, (1.0, 2.0, 5.0)), (2.6, (1.0, 3.0)), (np.inf, (1.0,)))
 
 
-class Plot:
+class Canvas:
     """Figure that is being drawn, with its panels and the value that the function returns."""
 
     def __init__(self, figure: Figure, axes: NDArray[Any]) -> None:
@@ -57,7 +57,7 @@ def drawing(
     return_fig: bool,
     *,
     frames: bool = False,
-) -> Iterator[Plot]:
+) -> Iterator[Canvas]:
     """Draw panels of `size` inches, then save, show or return them as scanpy does.
 
     Panels grow with the font size. If `ax` was given, the figure is shown only with `show=True`.
@@ -83,7 +83,7 @@ def drawing(
     """
     if not (save is None or isinstance(save, str | PathLike | bool)):
         raise TypeError(f"save={shown(save)}: expected the path of a file, or True.")
-    plot = Plot(*_panels(shape, size, ax, figsize))
+    plot = Canvas(*_panels(shape, size, ax, figsize))
     try:
         yield plot
         for panel in plot.axes:
@@ -142,7 +142,7 @@ def _panels(
     return figure, axes
 
 
-def room(names: Iterable[object], letters: int = 14) -> float:
+def extra_width(names: Iterable[object], letters: int = 14) -> float:
     """Return the extra width, in inches, of the longest name beyond that of `letters` letters."""
     longest = max((len(str(name)) for name in names), default=0)
     return _LETTER * max(0, longest - letters)

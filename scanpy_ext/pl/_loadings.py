@@ -11,7 +11,7 @@ from contrast_core.feedback import check_count
 
 from .._docs import documented
 from ..get import loadings as loadings_table
-from ._figure import AxesGiven, Drawn, Save, chosen_components, drawing, room
+from ._figure import AxesGiven, Drawn, Save, chosen_components, drawing, extra_width
 
 _WIDE = 5  # largest number of panels in a row
 
@@ -67,7 +67,7 @@ def loadings(
     n_points = min(check_count(n_points, "n_points"), len(table))
 
     names = table.index.to_numpy()
-    size = (2.8 + room(names), 0.6 + 0.19 * n_points)
+    size = (2.8 + extra_width(names), 0.6 + 0.19 * n_points)
     n_rows = -(-len(components) // _WIDE) if ax is None else 1
     shape = n_rows, -(-len(components) // n_rows)
     with drawing("loadings", shape, size, ax, figsize, show, save, return_fig) as plot:

@@ -9,7 +9,7 @@ from .. import _keys
 from .._docs import documented
 from .._select import column
 from .._stored import stored_result
-from ._figure import AxesGiven, Drawn, Save, drawing, legend_below, room
+from ._figure import AxesGiven, Drawn, Save, drawing, extra_width, legend_below
 
 
 @documented
@@ -57,7 +57,7 @@ def match_pairs(
     table = result["donors"]
     names = [str(name) for name in table.index]
     spot = np.arange(len(names))
-    size = (3.2 + room(names), 0.9 + 0.28 * max(len(names), 6))
+    size = (3.2 + extra_width(names), 0.9 + 0.28 * max(len(names), 6))
     with drawing("match_pairs", (1, 3), size, ax, figsize, show, save, return_fig) as plot:
         counts, coverage, distances = plot.axes
         counts.barh(spot, table["n_pairs"], color="tab:grey")

@@ -20,7 +20,7 @@ from contrast_core import (
 from contrast_core.feedback import check_choice
 
 from .. import _keys, _select, _write
-from .._arguments import further, storable
+from .._arguments import further_parameters, storable
 from .._docs import documented
 from .._read import ContrastInput, contrast_input
 from .._select import DEFAULT, BoolArray, Default, Levels, Mask, cells, known_labels
@@ -160,7 +160,7 @@ def significance(
     ('p_value', 'donor')
     """
     key = _keys.checked("significance" if key_added is None else key_added)
-    given = _SETTINGS | further(test_kwargs, "test_kwargs", list(_SETTINGS), "settings")
+    given = _SETTINGS | further_parameters(test_kwargs, "test_kwargs", list(_SETTINGS), "settings")
     _write.check_free(adata, copy, key, {})
     _select.check_donor(donor, groupby)
     selection = cells(adata, groupby, reference, groups, foreground, background)

@@ -12,9 +12,9 @@ from contrast_core.solve import (
     LIMITS,
     Limits,
     Plan,
-    PositivePairs,
+    PlannedPairs,
+    ProblemSize,
     Solver,
-    Task,
     contrast_moments,
     make_plan,
     positive_pairs,
@@ -50,9 +50,9 @@ def moments_in(form: Form, x: Any, y: Any) -> tuple[Moments, Moments]:
 
 def plan_in(form: Form, limits: Limits = LIMITS, **task: Any) -> Plan:
     """Return a plan for moments in the given form."""
-    return make_plan(Task(1, 1, 1, given=form, **task), limits)
+    return make_plan(ProblemSize(1, 1, 1, given=form, **task), limits)
 
 
-def pairs_by(limits: Limits, x: Any, positive: Any) -> PositivePairs:
+def pairs_by(limits: Limits, x: Any, positive: Any) -> PlannedPairs:
     """Return positive pairs that are solved under the given limits."""
     return positive_pairs(x, positive, limits=limits)

@@ -182,7 +182,7 @@ def test_the_most_likely_of_several_starts_is_kept() -> None:
 def likelihood_of(X: Any, Y: Any, k: int, t: int = 2) -> MomentLikelihood:
     search = Search(t, 1, np.random.default_rng(0), 1e-6, 3000)
     x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
-    return MomentLikelihood.of(x, y, k, search)
+    return MomentLikelihood.from_moments(x, y, k, search)
 
 
 @pytest.mark.parametrize(("k", "t"), [(2, 2), (0, 2), (2, 0), (3, 1)])

@@ -263,7 +263,9 @@ def test_the_scales_of_the_horseshoe_maximise_their_bound() -> None:
     np.testing.assert_allclose(scales.precision, rho * tau)
     drawn = b / rng.gamma(a, size=(200_000, 5)) * d / rng.gamma(c, size=(200_000, 1))
     for limit in (0.01, 0.3, 2.0):
-        np.testing.assert_allclose(scales.below(limit), (drawn < limit).mean(axis=0), atol=0.01)
+        np.testing.assert_allclose(
+            scales.probability_below(limit), (drawn < limit).mean(axis=0), atol=0.01
+        )
 
 
 # Columns of the shared loadings
@@ -341,7 +343,7 @@ def test_missing_values_do_not_hide_the_number_of_shared_dimensions(robust: Any)
 def test_no_em_step_with_a_prior_lowers_the_objective(kind: str, tails: Any) -> None:
     rows = observed_rows(*(rows_of(part, missing=True) for part in gappy()))
     search = Search(2, 1, np.random.default_rng(0), 1e-6, 2000)
-    likelihood = RowLikelihood.of(rows, tails, 2, search)
+    likelihood = RowLikelihood.from_rows(rows, tails, 2, search)
     loadings, noise = likelihood.first()
     prior = {
         "support": priors.Support(2, np.arange(8) < 5),

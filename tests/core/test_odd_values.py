@@ -108,7 +108,7 @@ def optimum(matrix: Any, *datasets: Any) -> Any:
     return np.pad(values, (0, K - len(values)))
 
 
-def along(model: Any, matrix: Any) -> Any:
+def variances_along(model: Any, matrix: Any) -> Any:
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(K), atol=1e-10)
     return np.einsum("ki,ij,kj->k", model.components_, matrix, model.components_)
 
@@ -116,7 +116,7 @@ def along(model: Any, matrix: Any) -> Any:
 def cpca_optimum(X: Any, Y: Any, solver: str) -> tuple[Any, Any, Any]:
     contrast = covariance(X) - 1.5 * covariance(Y)
     model = cc.CPCA(alpha=1.5, solver=solver).fit(X, background=Y)
-    return along(model, contrast), model.contrastive_eigenvalues_, optimum(contrast, X, Y)
+    return variances_along(model, contrast), model.contrastive_eigenvalues_, optimum(contrast, X, Y)
 
 
 def star_optimum(X: Any, Y: Any) -> tuple[Any, Any, Any]:
@@ -139,7 +139,7 @@ def plus_optimum(X: Any, Y: Any) -> tuple[Any, Any, Any]:
     model = cc.PCAPlus(exchangeable=False).fit(X, positive=Y)
     cross = centred(X).T @ centred(Y) / len(X)
     cross = (cross + cross.T) / 2
-    return along(model, cross), model.alignment_, optimum(cross, X, Y)
+    return variances_along(model, cross), model.alignment_, optimum(cross, X, Y)
 
 
 OPTIMA = {

@@ -112,9 +112,9 @@ def test_threads_do_not_change_the_results(rows: Any) -> None:
         several = [SecondMoments.from_data(small(rows)) for _ in range(5)]
     before = [library["num_threads"] for library in threadpool_info()]
     with ThreadPoolExecutor(4) as executor:
-        beside = list(executor.map(SecondMoments.from_data, [small(rows)] * 20))
+        together = list(executor.map(SecondMoments.from_data, [small(rows)] * 20))
     assert [library["num_threads"] for library in threadpool_info()] == before
-    for moments in several + beside:
+    for moments in several + together:
         assert_same_moments(moments, serial)
     for moments in several:
         np.testing.assert_array_equal(moments.covariance, several[0].covariance)

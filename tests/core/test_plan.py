@@ -8,70 +8,72 @@ import pytest
 
 from contrast_core import CPCA
 from contrast_core.datasets import make_four_groups
-from contrast_core.solve import LIMITS, Task, make_plan
+from contrast_core.solve import LIMITS, ProblemSize, make_plan
 
 DENSE, SPAN, PRODUCTS = "dense", "span", "products"
 SIZES = [10, 60, 500, 700, 1000, 2000, 3000, 3001, 5000, 10_000, 10_001, 50_000]
 
 
-def sparse(task: Task, per_row: int) -> Task:
+def sparse(task: ProblemSize, per_row: int) -> ProblemSize:
     return task._replace(entries=per_row * task.n_rows)
 
 
-TALL = sparse(Task(100_000, 2000, 2), 120)
-FORMS: list[tuple[Task, str, str | None]] = [
+TALL = sparse(ProblemSize(100_000, 2000, 2), 120)
+FORMS: list[tuple[ProblemSize, str, str | None]] = [
     # The covariance is planned if there are no more features than rows, otherwise the span.
-    (Task(60, 60, 2), DENSE, None),
-    (Task(60, 61, 2), SPAN, None),
-    (Task(40, 1000, 10, contrasts=41), SPAN, None),
-    (sparse(Task(100, 1500, 2, contrasts=41), 75), SPAN, None),
-    (sparse(Task(160, 6000, 2), 60), SPAN, None),
+    (ProblemSize(60, 60, 2), DENSE, None),
+    (ProblemSize(60, 61, 2), SPAN, None),
+    (ProblemSize(40, 1000, 10, contrasts=41), SPAN, None),
+    (sparse(ProblemSize(100, 1500, 2, contrasts=41), 75), SPAN, None),
+    (sparse(ProblemSize(160, 6000, 2), 60), SPAN, None),
     # Products are planned for a single contrast of large data, with a matrix as the fallback.
-    (Task(6000, 3001, 2), PRODUCTS, DENSE),
-    (Task(3001, 6000, 2), PRODUCTS, SPAN),
-    (Task(6000, 5001, 2, automatic=True), DENSE, None),
-    (Task(6000, 5001, 2, contrasts=2), DENSE, None),
-    (Task(6000, 5001, 2, products=False), DENSE, None),
-    (Task(6000, 5001, 2, in_memory=False), DENSE, None),
-    (sparse(Task(3000, 25_000, 2), 1750), PRODUCTS, SPAN),
-    (sparse(Task(3000, 25_000, 2, automatic=True), 1750), SPAN, None),
-    (sparse(Task(3000, 25_000, 2, contrasts=2), 1750), SPAN, None),
+    (ProblemSize(6000, 3001, 2), PRODUCTS, DENSE),
+    (ProblemSize(3001, 6000, 2), PRODUCTS, SPAN),
+    (ProblemSize(6000, 5001, 2, automatic=True), DENSE, None),
+    (ProblemSize(6000, 5001, 2, contrasts=2), DENSE, None),
+    (ProblemSize(6000, 5001, 2, products=False), DENSE, None),
+    (ProblemSize(6000, 5001, 2, in_memory=False), DENSE, None),
+    (sparse(ProblemSize(3000, 25_000, 2), 1750), PRODUCTS, SPAN),
+    (sparse(ProblemSize(3000, 25_000, 2, automatic=True), 1750), SPAN, None),
+    (sparse(ProblemSize(3000, 25_000, 2, contrasts=2), 1750), SPAN, None),
     # Products are planned for every task if a matrix would be too large.
-    (Task(20_000, 10_001, 2, contrasts=41), PRODUCTS, None),
-    (Task(10_001, 20_000, 2, automatic=True, in_memory=False), PRODUCTS, None),
-    (Task(10_001, 20_000, 2, products=False), SPAN, None),
+    (ProblemSize(20_000, 10_001, 2, contrasts=41), PRODUCTS, None),
+    (ProblemSize(10_001, 20_000, 2, automatic=True, in_memory=False), PRODUCTS, None),
+    (ProblemSize(10_001, 20_000, 2, products=False), SPAN, None),
     # Products are planned for few components of many sparse rows, if a matrix would cost more.
     (TALL, PRODUCTS, DENSE),
     (TALL._replace(automatic=True), PRODUCTS, DENSE),
     (TALL._replace(n_components=50), DENSE, None),
     (TALL._replace(contrasts=41), DENSE, None),
     (TALL._replace(in_memory=False), DENSE, None),
-    (sparse(Task(3750, 2000, 2), 160), PRODUCTS, DENSE),
+    (sparse(ProblemSize(3750, 2000, 2), 160), PRODUCTS, DENSE),
     # If rows have few entries, the other steps of the search cost more than the products.
-    (sparse(Task(1500, 1000, 1), 10), PRODUCTS, DENSE),
-    (sparse(Task(1500, 1000, 1, automatic=True), 10), DENSE, None),
-    (sparse(Task(1500, 1000, 50), 10), DENSE, None),
-    (sparse(Task(1500, 1000, 10), 10), DENSE, None),
-    (sparse(Task(15_000, 6000, 10), 10), PRODUCTS, DENSE),
+    (sparse(ProblemSize(1500, 1000, 1), 10), PRODUCTS, DENSE),
+    (sparse(ProblemSize(1500, 1000, 1, automatic=True), 10), DENSE, None),
+    (sparse(ProblemSize(1500, 1000, 50), 10), DENSE, None),
+    (sparse(ProblemSize(1500, 1000, 10), 10), DENSE, None),
+    (sparse(ProblemSize(15_000, 6000, 10), 10), PRODUCTS, DENSE),
     # With few rows, the eigenvalues at the automatic contrast are close together, so the search
     # needs many columns.
-    (sparse(Task(3750, 2000, 2, automatic=True), 160), DENSE, None),
+    (sparse(ProblemSize(3750, 2000, 2, automatic=True), 160), DENSE, None),
     # Positive pairs are planned like one component, for any requested number of components.
-    (Task(80, 80, 1), DENSE, None),
-    (Task(9000, 3000, 1), DENSE, None),
-    (Task(9000, 3001, 1), PRODUCTS, DENSE),
-    (Task(3001, 40_000, 1), PRODUCTS, SPAN),
-    (Task(10_001, 11_000, 1), PRODUCTS, None),
+    (ProblemSize(80, 80, 1), DENSE, None),
+    (ProblemSize(9000, 3000, 1), DENSE, None),
+    (ProblemSize(9000, 3001, 1), PRODUCTS, DENSE),
+    (ProblemSize(3001, 40_000, 1), PRODUCTS, SPAN),
+    (ProblemSize(10_001, 11_000, 1), PRODUCTS, None),
     # The caller requests a form, or the moments already have one.
-    (Task(60, 90, 2, form="span"), SPAN, None),
-    (Task(60, 90, 2, form="products"), PRODUCTS, None),
-    (Task(60, 9000, 2, given="products", products=False), SPAN, None),
-    (Task(60, 9000, 2, given="dense"), DENSE, None),
+    (ProblemSize(60, 90, 2, form="span"), SPAN, None),
+    (ProblemSize(60, 90, 2, form="products"), PRODUCTS, None),
+    (ProblemSize(60, 9000, 2, given="products", products=False), SPAN, None),
+    (ProblemSize(60, 9000, 2, given="dense"), DENSE, None),
 ]
 
 
 @pytest.mark.parametrize("task, form, fallback", FORMS)
-def test_the_form_follows_from_the_numbers(task: Task, form: str, fallback: str | None) -> None:
+def test_the_form_follows_from_the_numbers(
+    task: ProblemSize, form: str, fallback: str | None
+) -> None:
     plan = make_plan(task)
     assert plan.form == form, plan.reason
     assert plan.fallback == fallback
@@ -84,7 +86,7 @@ def test_a_matrix_is_never_larger_than_the_rows_or_the_features(
     entries: int | None, automatic: bool
 ) -> None:
     for n_rows, n_features in product(SIZES, SIZES):
-        task = Task(n_rows, n_features, 2, automatic=automatic)
+        task = ProblemSize(n_rows, n_features, 2, automatic=automatic)
         plan = make_plan(task if entries is None else sparse(task, entries))
         direct = plan.fallback or plan.form
         if direct == PRODUCTS:
@@ -96,7 +98,7 @@ def test_a_matrix_is_never_larger_than_the_rows_or_the_features(
 def test_a_larger_task_never_replaces_a_matrix_by_products() -> None:
     """Check that a larger number of components or contrasts never replaces a matrix by products."""
     for n_rows, n_features, per_row in product(SIZES, SIZES, (None, 20, 300)):
-        base = Task(n_rows, n_features, 1)
+        base = ProblemSize(n_rows, n_features, 1)
         task = base if per_row is None else sparse(base, per_row)
         several = [task._replace(n_components=k) for k in (1, 2, 5, 10, 50, 200)]
         more = [task._replace(contrasts=n) for n in (1, 2, 41)]

@@ -20,7 +20,7 @@ from contrast_core.linalg import (
     subspace_error,
 )
 from contrast_core.moments import SecondMoments
-from contrast_core.solve import LIMITS, Task, make_plan
+from contrast_core.solve import LIMITS, ProblemSize, make_plan
 from tests.core.planned import EAGER, moments_in, plan_in, rotation, symmetric
 
 D = 150
@@ -122,7 +122,9 @@ def test_the_search_and_the_exact_steps_agree(form: Any, k: int, scale: float) -
     x[:, 5] = y[:, 5] = 3.0
     x[:, 7], y[:, 7] = x[:, 6], y[:, 6]
     moments = moments_in(form, scale * x, scale * y)
-    alpha, solution = automatic_contrast(*moments, k, make_plan(Task(n, d, k, form=form), EAGER))
+    alpha, solution = automatic_contrast(
+        *moments, k, make_plan(ProblemSize(n, d, k, form=form), EAGER)
+    )
     wanted, other = automatic_contrast(*moments_in("dense", x, y), k)
     assert alpha == pytest.approx(wanted, rel=1e-10)
     assert subspace_error(solution.components, other.components) < 1e-7
@@ -184,5 +186,5 @@ def test_tall_sparse_rows_are_searched_by_products() -> None:
         none = replace(LIMITS, columns_each=0)
         automatic_contrast(*moments, 2, plan_in("products", none, automatic=True))
     # Without a fallback, the search continues contrast by contrast.
-    alone = make_plan(Task(1, 1, 2, form="products"), replace(LIMITS, products=1))
+    alone = make_plan(ProblemSize(1, 1, 2, form="products"), replace(LIMITS, products=1))
     assert automatic_contrast(*moments, 2, alone)[0] == pytest.approx(found, rel=1e-10)

@@ -18,9 +18,9 @@ from contrast_core.contrast import (
     truncated_eigenpairs,
 )
 from contrast_core.contrast._noise_bulk import marchenko_pastur_median
-from contrast_core.solve import Task, make_plan
+from contrast_core.solve import ProblemSize, make_plan
 
-PLAN = make_plan(Task(400, 100, 1))
+PLAN = make_plan(ProblemSize(400, 100, 1))
 
 
 def sample(n: int, d: int, spikes: Any = (), *, sd: float = 1.0, seed: int = 0) -> SecondMoments:

@@ -27,7 +27,7 @@ from contrast_core.solve import (
     LIMITS,
     SOLVERS,
     Plan,
-    Task,
+    ProblemSize,
     make_plan,
     solve_contrasts,
     with_fallback,
@@ -213,7 +213,7 @@ def test_a_failed_iteration_falls_back_to_a_matrix() -> None:
         made.append(plan.form)
         return solve_contrasts(*moments_in(plan.form, x, y), [1.0], 3, plan)
 
-    task = Task(N + M, D, 3, entries=x.nnz + y.nnz)
+    task = ProblemSize(N + M, D, 3, entries=x.nnz + y.nnz)
     [found] = with_fallback(make_plan(task, few), solve)
     assert made == ["products", "span"]
     assert found.solver == "eigh"

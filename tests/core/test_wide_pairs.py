@@ -16,7 +16,7 @@ from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus, SecondMoments
 from contrast_core.linalg import NotConvergedError, subspace_error
 from contrast_core.moments import PairMoments
 from contrast_core.rows import rows_of
-from contrast_core.solve import LIMITS, Limits, PositivePairs
+from contrast_core.solve import LIMITS, Limits, PlannedPairs
 from tests.core.kinds import watch_toarray
 from tests.core.planned import pairs_by
 
@@ -45,7 +45,7 @@ def shape(case: tuple[tuple[int, int], Limits]) -> tuple[int, int]:
 
 
 @pytest.fixture
-def planned(case: tuple[tuple[int, int], Limits]) -> Callable[[Any, Any], PositivePairs]:
+def planned(case: tuple[tuple[int, int], Limits]) -> Callable[[Any, Any], PlannedPairs]:
     return partial(pairs_by, case[1])
 
 

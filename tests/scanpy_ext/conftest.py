@@ -35,12 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.filterwarnings(ignored))
 
 
-def same(a: object, b: object) -> bool:
+def are_equal(a: object, b: object) -> bool:
     """Return whether two values from an AnnData are equal; dictionaries are compared deeply."""
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+        return a.keys() == b.keys() and all(are_equal(a[key], b[key]) for key in a)
     if sp.issparse(a) and sp.issparse(b):
-        return a.format == b.format and same(a.toarray(), b.toarray())
+        return a.format == b.format and are_equal(a.toarray(), b.toarray())
     if isinstance(a, pd.DataFrame) and isinstance(b, pd.DataFrame):
         return a.equals(b)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
@@ -60,9 +60,9 @@ def untouched() -> Callable[[AnnData], AbstractContextManager[None]]:
         yield
         assert adata.is_view == was_view
         for slot in ("X", "obs", "var"):
-            assert same(getattr(adata, slot), getattr(before, slot)), slot
+            assert are_equal(getattr(adata, slot), getattr(before, slot)), slot
         for slot in ("obsm", "varm", "uns", "layers", "obsp", "varp"):
-            assert same(dict(getattr(adata, slot)), dict(getattr(before, slot))), slot
+            assert are_equal(dict(getattr(adata, slot)), dict(getattr(before, slot))), slot
 
     return check
 

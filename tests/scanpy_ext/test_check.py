@@ -40,7 +40,7 @@ def check(adata, **arguments):
     return adata.uns["contrast_check"]
 
 
-def apart(adata):
+def without_reference_cells(adata):
     """Return the arguments of a contrast whose foreground holds treated cells only."""
     stim = (adata.obs["condition"] == "stim").to_numpy()
     return {"groupby": None, "reference": None, "foreground": stim, "background": ~stim}
@@ -117,7 +117,7 @@ def test_null_contrasts_have_the_design_of_the_contrast_and_use_every_donor(desi
         assert len(names) == 5
         assert times.max() - times.min() <= 1
     # As in the contrast of all cells, the foreground of the null contrasts contains controls.
-    alone = check(design, **apart(design))["ratios"]
+    alone = check(design, **without_reference_cells(design))["ratios"]
     together = result["ratios"]["relative"].iloc[1:]
     assert together.median() < alone["relative"].iloc[1:].median()
     rows = (design.obs["condition"] == "ctrl").to_numpy()
@@ -176,7 +176,7 @@ def test_a_sound_design_passes_and_skipped_checks_are_unknown(design):
     assert "decides nothing" in result["checks"].loc["ratio", "message"]
 
 
-def without(adata, *, donor=None, kind=None, condition="ctrl", keep=0):
+def cells_without(adata, *, donor=None, kind=None, condition="ctrl", keep=0):
     """Return the cells after removing the cells of a donor or type in one condition.
 
     The first `keep` of these cells are not removed.
@@ -199,7 +199,7 @@ def test_small_faults_are_reported_but_do_not_make_a_design_unsound(design):
     assert result["sound"] == "yes"
     assert "'rare', 1.5% of the foreground" in result["checks"].loc["composition", "message"]
     design.obs.loc[(design.obs["donor"] == "b") & (np.arange(400) < 40), "donor"] = "c"
-    checks = check(without(design, donor="c", condition="stim"))["checks"]
+    checks = check(cells_without(design, donor="c", condition="stim"))["checks"]
     assert checks.loc["donor", "message"] == "2 in both sets; 'c' in one set only"
 
 
@@ -214,9 +214,9 @@ def test_many_small_types_that_are_missing_together_are_reported(design):
     table["fine"] = table["type"].astype(str) + rng.integers(120, size=1600).astype(str)
     many = AnnData(design.X[drawn], obs=table)
     assert check(many, cell_type="fine")["checks"].loc["composition", "sound"]
-    lacking = without(many, kind="mono")
+    lacking = cells_without(many, kind="mono")
     with pytest.warns(ContrastWarning, match="composition: .* and .* more, 5.* of the"):
-        check(lacking, cell_type="fine", **apart(lacking))
+        check(lacking, cell_type="fine", **without_reference_cells(lacking))
 
 
 def test_results_of_the_check_are_plotted(design, untouched):
@@ -235,21 +235,25 @@ def test_faults_of_the_design_are_named(design):
     def valued(values):
         return AnnData(values, design.obs)
 
-    nested = without(without(design, donor="b"), donor="a", condition="stim")
+    nested = cells_without(cells_without(design, donor="b"), donor="a", condition="stim")
     # Gene 2 varies most in treated cells, and gene 3 in controls.
     one_sided = np.array(design.X)
     one_sided[:, 1] *= 1.5
-    treated = apart(design)["foreground"]
+    treated = without_reference_cells(design)["foreground"]
     for gene, cells, times in ((2, treated, 10), (3, ~treated, 4)):
         one_sided[cells, gene] = 3 + times * (one_sided[cells, gene] - 3)
-    chosen = apart(design) | {"mask_var": np.isin(np.arange(8), [1, 2])}
+    chosen = without_reference_cells(design) | {"mask_var": np.isin(np.arange(8), [1, 2])}
     for adata, arguments, message in [
         (
-            without(design, kind="mono"),
-            apart,
+            cells_without(design, kind="mono"),
+            without_reference_cells,
             "not be sound.*composition: .*rare .*'mono', 50.0%",
         ),
-        (without(design, kind="mono", keep=5), apart, "missing or rare .*: 'mono', 50.0% of"),
+        (
+            cells_without(design, kind="mono", keep=5),
+            without_reference_cells,
+            "missing or rare .*: 'mono', 50.0% of",
+        ),
         (design, {"batch": "plate"}, "batch: no batch has cells in both sets"),
         (nested, {}, "donor: no donor has cells in both sets"),
         (valued(np.rint(design.X * 3)), {}, "values: the values look like raw counts"),

@@ -94,9 +94,9 @@ def test_pairs_join_stimulated_and_control_cells_within_donors(design):
     assert (obs["condition"].iloc[row] == "stim").all()
     assert (obs["condition"].iloc[column] == "ctrl").all()
     assert (obs["donor"].to_numpy()[row] == obs["donor"].to_numpy()[column]).all()
-    same = (obs["cell_type"].to_numpy()[row] == obs["cell_type"].to_numpy()[column]).mean()
+    are_equal = (obs["cell_type"].to_numpy()[row] == obs["cell_type"].to_numpy()[column]).mean()
     summary = design.uns["pairs"]
-    assert same == summary["same_cell_type"] > 0.98
+    assert are_equal == summary["same_cell_type"] > 0.98
     assert summary["n_pairs"] == len(row) == design.obsp["pairs_distances"].nnz
     assert summary["n_effective"] == effective_n_pairs(row, column)
     assert summary["coverage_stimulated"] == len(set(row)) / 120

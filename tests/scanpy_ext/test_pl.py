@@ -43,7 +43,7 @@ def test_a_failing_plot_closes_its_figure(done, tmp_path):
 
 
 @pytest.fixture
-def every(done):
+def cells_with_all_results(done):
     """Return cells with every result that `cx.pl` can plot."""
     done.obs["donor"] = [f"d{i % 8}" for i in range(200)]
     cx.tl.significance(
@@ -140,9 +140,9 @@ def test_the_contrast_curve_marks_the_representatives(done):
         close([ax])
 
 
-def test_the_significance_plot_shows_p_values_by_donor(every):
-    left, right = cx.pl.significance(every, show=False)
-    table = every.uns["significance"]["components"]
+def test_the_significance_plot_shows_p_values_by_donor(cells_with_all_results):
+    left, right = cx.pl.significance(cells_with_all_results, show=False)
+    table = cells_with_all_results.uns["significance"]["components"]
     below = [label.get_text() for label in left.get_xticklabels()]
     assert below == [f"{i + 1}\n{p:.2g}" for i, p in enumerate(table["p_value"])]
     assert "exploratory" not in left.get_title()
@@ -166,21 +166,23 @@ N_PANELS |= {"contrast_check": 2, "match_pairs": 3}
 
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_every_plot_can_go_into_axes_a_figure_or_a_file(every, settings):
+def test_every_plot_can_go_into_axes_a_figure_or_a_file(cells_with_all_results, settings):
     settings.file_format_figs = "svg"
     for name, n_panels in N_PANELS.items():
         call = getattr(cx.pl, name)
         figure, axes = plt.subplots(1, n_panels, squeeze=False)
-        assert call(every, ax=axes.ravel() if axes.size > 1 else axes[0, 0]) == list(axes.flat)
+        assert call(
+            cells_with_all_results, ax=axes.ravel() if axes.size > 1 else axes[0, 0]
+        ) == list(axes.flat)
         assert all(ax.has_data() for ax in axes.flat), name
         with pytest.raises(ValueError, match=r"ax holds 9 object\(s\), but"):
-            call(every, ax=[axes[0, 0]] * 9)
+            call(cells_with_all_results, ax=[axes[0, 0]] * 9)
         plt.close(figure)
-        figure = call(every, figsize=(7, 5), return_fig=True)
+        figure = call(cells_with_all_results, figsize=(7, 5), return_fig=True)
         np.testing.assert_allclose(figure.get_size_inches(), (7, 5))
         plt.close(figure)
-        assert call(every, save=True) is None
-        assert call(every, save="_kang.png") is None
+        assert call(cells_with_all_results, save=True) is None
+        assert call(cells_with_all_results, save="_kang.png") is None
         for file in (f"{name}.svg", f"{name}_kang.png"):
             assert (settings.figdir / file).exists()
 

@@ -20,7 +20,7 @@ def loadings(adata, **kwargs):
 
 
 @pytest.fixture
-def three(cells):
+def cells_of_three_levels(cells):
     """Return cells with levels a, b and c, and a few cells without a level."""
     labels = np.array(["a", "b", "c", "a"] * 50, dtype=object)
     labels[:7] = None
@@ -68,8 +68,8 @@ def test_genes_outside_the_mask_are_not_used(cells, untouched):
     np.testing.assert_array_equal(loadings(cells, **REFERENCE, mask_var=None), everything)
 
 
-def test_levels_are_pooled_and_cells_without_a_level_are_in_neither_set(three):
-    level = three.obs["group"]
+def test_levels_are_pooled_and_cells_without_a_level_are_in_neither_set(cells_of_three_levels):
+    level = cells_of_three_levels.obs["group"]
     for reference, groups, background, foreground in [
         ("a", None, "a", "abc"),
         ("a", "c", "a", "ac"),
@@ -78,14 +78,14 @@ def test_levels_are_pooled_and_cells_without_a_level_are_in_neither_set(three):
         (["a", "b"], None, "ab", "abc"),
         (np.array(["b", "a", "b"]), None, "ab", "abc"),
     ]:
-        found = loadings(three, groupby="group", reference=reference, groups=groups)
+        found = loadings(cells_of_three_levels, groupby="group", reference=reference, groups=groups)
         masks = {
             "foreground": level.isin([*foreground]).to_numpy(),
             "background": level.isin([*background]).to_numpy(),
         }
-        np.testing.assert_allclose(found, loadings(three, **masks), atol=1e-12)
-    cx.tl.cpca(three, groupby="group", reference=["a", "b"])
-    assert list(three.uns["cpca"]["params"]["reference"]) == ["a", "b"]
+        np.testing.assert_allclose(found, loadings(cells_of_three_levels, **masks), atol=1e-12)
+    cx.tl.cpca(cells_of_three_levels, groupby="group", reference=["a", "b"])
+    assert list(cells_of_three_levels.uns["cpca"]["params"]["reference"]) == ["a", "b"]
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float64", "category", "object", "str", "Int64"])

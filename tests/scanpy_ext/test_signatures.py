@@ -53,7 +53,7 @@ def test_wrong_arguments_are_refused_with_the_name_of_the_function(
 DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 
 
-def told(verbosity: int, call: Any) -> str:
+def log_of(verbosity: int, call: Any) -> str:
     before, file = sc.settings.verbosity, sc.settings.logfile
     sc.settings.verbosity, sc.settings.logfile = verbosity, StringIO()
     try:
@@ -67,15 +67,15 @@ def test_verbosity_decides_what_is_printed(cells: AnnData) -> None:
     def call() -> None:
         cx.tl.cpca(cells, **DESIGN, alpha=1.0)
 
-    assert told(1, call) == ""
-    started, finished = told(2, call).splitlines()
+    assert log_of(1, call) == ""
+    started, finished = log_of(2, call).splitlines()
     assert started == "computing scanpy_ext.tl.cpca"
     assert finished.strip() == "finished (0:00:00)"
-    hints = told(3, call)
+    hints = log_of(3, call)
     assert "'X_cpca' (adata.obsm)" in hints
     assert "'PCs_cpca', 'PCs_cpca_fit' (adata.varm)" in hints
     assert "'cpca' (adata.uns)" in hints
-    found = told(3, lambda: cx.pp.genes_by_variance(cells, 3))
+    found = log_of(3, lambda: cx.pp.genes_by_variance(cells, 3))
     assert "computing scanpy_ext.pp.genes_by_variance" in found
     assert "'most_variable', 'most_variable_variance' (adata.var)" in found
 
@@ -101,7 +101,7 @@ def test_functions_log_their_name_only_if_they_write_and_refuse_other_objects(
             with pytest.raises(TypeError, match=message):
                 function(given, **needed)
 
-        text = told(2, call)
+        text = log_of(2, call)
         assert (f".{function.__name__}" in text) == any(each.name == "copy" for each in parameters)
         assert "finished" not in text
 
