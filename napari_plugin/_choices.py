@@ -109,7 +109,7 @@ class Choices(Container[Widget]):
     def _layers_of(self, *kinds: type) -> list[Any]:
         """Return the layers of the given kinds, except results of the plugin."""
         layers: list[Any] = [each for each in self._viewer.layers if isinstance(each, kinds)]
-        return [x for x in layers if "method" not in known(x) and not x.name.endswith(" preview")]
+        return [x for x in layers if "method" not in known(x) and known(x).get("role") != "preview"]
 
     def _images(self) -> list[Image]:
         return [each for each in self._viewer.layers if isinstance(each, Image)]
@@ -118,8 +118,7 @@ class Choices(Container[Widget]):
         return [each for each in self._layers_of(Image) if each != self.image.value]
 
     def _axes(self, _widget: object = None) -> list[tuple[str, int]]:
-        names = [] if self._layer is None else leading_axes(self._layer)
-        return [(NO_CHANNELS, -1), *((name, i) for i, name in enumerate(names))]
+        return [(NO_CHANNELS, -1), *([] if self._layer is None else leading_axes(self._layer))]
 
     def _refresh(self, *boxes: ComboBox) -> None:
         """Update the choices of the boxes. A chosen value is kept if it can still be chosen."""

@@ -25,6 +25,7 @@ _SPATIAL = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_la
 _OWN = ("name", "metadata", "visible", "contrast_limits", "multiscale", "rgb")
 _CHANNELS = ("c", "ch", "channel", "channels", "colour", "color", "wavelength")
 _FEW = 4  # an unnamed axis of at most this length probably holds channels
+_MOST_CHANNELS = 64  # a longer axis is not offered, because each channel gets a tick box
 
 
 @dataclass(frozen=True)
@@ -77,13 +78,15 @@ def images_of(layer: Image | None, what: str, channel: Channel | None = None) ->
     return Images(f"{layer.name} channel {n}", sliceable(data)[where], code)
 
 
-def leading_axes(layer: Image) -> list[str]:
-    """Return the names of the axes of a layer that can hold channels."""
+def leading_axes(layer: Image) -> list[tuple[str, int]]:
+    """Return the names and the numbers of the axes of a layer that can hold channels."""
     if layer.rgb or layer.ndim < 3:
         return []
     named = enumerate(zip(layer.axis_labels[:-2], pixels_of(layer).shape, strict=False))
     return [
-        f"{f'axis {i}' if _is_unnamed(label) else label} (of length {n})" for i, (label, n) in named
+        (f"{f'axis {i}' if _is_unnamed(label) else label} (of length {n})", i)
+        for i, (label, n) in named
+        if n <= _MOST_CHANNELS
     ]
 
 
@@ -92,9 +95,10 @@ def channel_axis(layer: Image) -> int:
 
     An axis whose name means channels is preferred to a short axis without a name.
     """
-    leading = list(zip(layer.axis_labels, pixels_of(layer).shape, strict=True))[:-2]
-    named = [i for i, (label, _) in enumerate(leading) if label.lower() in _CHANNELS]
-    short = [i for i, (label, n) in enumerate(leading) if _is_unnamed(label) and 2 <= n <= _FEW]
+    sizes = pixels_of(layer).shape
+    axes = [(i, layer.axis_labels[i]) for _, i in leading_axes(layer)]
+    named = [i for i, label in axes if label.lower() in _CHANNELS]
+    short = [i for i, label in axes if _is_unnamed(label) and 2 <= sizes[i] <= _FEW]
     return next(iter(named + short), -1)
 
 
@@ -249,5 +253,5 @@ def layer_data(
 def preview_layer(layer: Image, start: list[int], found: Any) -> tuple[Any, dict[str, Any]]:
     """Return the pixels of a preview, and the keywords that place it at the pixel `start`."""
     data = found.reshape(*[1] * (layer.ndim - 2), *found.shape[-2:])
-    name = f"{layer.name} preview"
-    return data, look_of(layer, start) | {"name": name, "multiscale": False, "rgb": False}
+    own = {"name": f"{layer.name} preview", "metadata": {KEY: {"role": "preview"}}}
+    return data, look_of(layer, start) | own | {"multiscale": False, "rgb": False}

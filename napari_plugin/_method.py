@@ -51,7 +51,7 @@ class MethodChoices(Section):
         self.side = SpinBox(label="Patch side", max=48)
         self.step = SpinBox(label="Patch step", max=48)
         self.dark = CheckBox(text="Background becomes 0")
-        self.constant = CheckBox(text="Background equally strong everywhere")
+        self.constant = CheckBox(text="Background strength is constant")
         self.absorbed = CheckBox(text="Light is absorbed", visible=False)
         self.by_hand = CheckBox(text="Strength as in the papers")
         self.raw = FloatSpinBox(label="Strength (α, γ or β)", value=1.0, max=1e12, step=None)

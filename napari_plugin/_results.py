@@ -55,7 +55,7 @@ class Results:
     ----------
     viewer : napari.Viewer
     on_gone : callable
-        Function that is called when the user has deleted the last run's results.
+        Function that is called when the user has deleted a layer of the last run.
     """
 
     def __init__(self, viewer: napari.Viewer, on_gone: Callable[[], None]) -> None:
@@ -129,14 +129,14 @@ class Results:
     def _on_removed(self, event: Any) -> None:
         """Forget the layers that the user has deleted."""
         self._hidden = [each for each in self._hidden if each != event.value]
-        for shown in self.shown:
-            shown.layers = {k: each for k, each in shown.layers.items() if each != event.value}
-        gone = [each for each in self.shown if "denoised" not in each.layers]
-        self.shown = [each for each in self.shown if each not in gone]
-        for each in gone:
-            if each.source in self._viewer.layers:
-                each.source.visible = True
-        if gone and not self.shown:
+        owners = [each for each in self.shown if event.value in each.layers.values()]
+        for each in owners:
+            each.layers = {k: layer for k, layer in each.layers.items() if layer != event.value}
+            if "denoised" not in each.layers:
+                self.shown = [other for other in self.shown if other is not each]
+                if each.source in self._viewer.layers:
+                    each.source.visible = True
+        if owners:
             self._on_gone()
 
     def move(self, found: list[tuple[Shown, Outcome, dict[str, Any]]]) -> None:

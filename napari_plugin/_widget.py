@@ -27,7 +27,8 @@ from napari_plugin._settings import WITH_SLIDER, InputError, Remark, Report
 if TYPE_CHECKING:
     import napari
 
-_WIDTH, _BAR = 330, 20
+# A window with this dock fits on a screen of 1920 x 1080 pixels at a scale of two.
+_WIDTH, _BAR = 288, 20
 
 
 class ContrastiveDenoising(Container[Widget]):
@@ -60,7 +61,7 @@ class ContrastiveDenoising(Container[Widget]):
         self.view = ComboBox(choices=KINDS, value="Denoised", label="Show")
         self.component = SpinBox(label="Component", max=0)
         self.replaces = CheckBox(text="Replace the last result")
-        self.frames = Plot("Frames by their first two components: click one", self._go_to)
+        self.frames = Plot("Frames by components 0 and 1: click one", self._go_to)
         self.method = MethodChoices()
         self.reuse = Reuse(self.results)
         self._result = Container[Widget](widgets=[self.view, self.component, self.replaces])
@@ -322,8 +323,13 @@ class ContrastiveDenoising(Container[Widget]):
         self._show_what_applies()
 
     def _on_gone(self) -> None:
-        self._abandon()
-        self._clear()
+        """Forget the last run if its results were deleted, and show what is left of it."""
+        kind, shown = self.view.value.lower(), self.results.shown
+        if not shown:
+            self._abandon()
+            self._clear()
+        elif kind != "original" and not any(kind in each.layers for each in shown):
+            self.view.value = "Denoised"
         self._show_what_applies()
 
     def _on_loaded(self, path: Path | None) -> None:
