@@ -1,4 +1,4 @@
-"""Simulated rows for tests of significance, and statistics computed by hand."""
+"""Simulated data for tests of several modules, and statistics and densities computed by hand."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.optimize
+from scipy.stats import multivariate_normal, multivariate_t
+
+from contrast_core import CVAE
 
 quiet = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 SD = np.array([2.0, 1.5, 1.0, 1.0, 0.7, 0.5])
@@ -61,3 +64,83 @@ def error_of_centre(centred: Any, draw: Any) -> Any:
     """
     lengths = np.linalg.norm(centred, axis=1)
     return (draw / lengths) @ centred / (1 / lengths).sum()
+
+
+def holes(rows: Any, share: float = 0.2, seed: int = 0) -> Any:
+    """Return a copy in which a given share of the values is NaN."""
+    return np.where(np.random.default_rng(seed).random(rows.shape) < share, np.nan, rows)
+
+
+def generated(
+    n: int, m: int, d: int, seed: int = 0, noise: float = 1.0
+) -> tuple[Any, Any, Any, Any]:
+    """Return rows drawn from a cLVM with two shared and two salient variables, and its loadings."""
+    rng = np.random.default_rng(seed)
+    S, W = 2 * rng.normal(size=(d, 2)), rng.normal(size=(d, 2)) * [1.5, 1.0]
+    X = rng.normal(size=(n, 2)) @ S.T + rng.normal(size=(n, 2)) @ W.T + rng.normal(size=d)
+    Y = rng.normal(size=(m, 2)) @ S.T + rng.normal(size=d)
+    X, Y = (rows + noise * rng.normal(size=rows.shape) for rows in (X, Y))
+    return X, Y, S, W
+
+
+def gappy(n: int = 60, m: int = 50, d: int = 8) -> tuple[Any, Any]:
+    """Return rows drawn from a cLVM; a fifth of their values is missing."""
+    X, Y, _, _ = generated(n, m, d)
+    return holes(X), holes(Y, seed=1)
+
+
+def log_densities(rows: Any, mean: Any, covariance: Any, degrees: float = np.inf) -> Any:
+    """Return the log-density of the observed values of each row, normal or Student's t."""
+    found, observed = np.zeros(len(rows)), ~np.isnan(rows)
+    for o in np.unique(observed, axis=0):
+        if o.any():
+            alike = (observed == o).all(axis=1)
+            law: Any = multivariate_normal(mean[o], covariance[np.ix_(o, o)])
+            if np.isfinite(degrees):
+                law = multivariate_t(mean[o], covariance[np.ix_(o, o)], df=degrees)
+            found[alike] = law.logpdf(rows[np.ix_(alike, o)])
+    return found
+
+
+def clvm_log_likelihood(
+    X: Any, Y: Any, S: Any, W: Any, noise: float, means: Any = None, degrees: float = np.inf
+) -> float:
+    """Compute Severson et al. 2019, eq. 4, directly from its definition."""
+    background = S @ S.T + noise * np.eye(len(S))
+    means = [rows.mean(axis=0) for rows in (X, Y)] if means is None else means
+    parts = zip((X, Y), means, (background + W @ W.T, background), strict=True)
+    return float(sum(log_densities(*part, degrees).sum() for part in parts))
+
+
+D = 12  # number of features of `ring`
+
+
+def ring(n: int = 800, m: int = 600, seed: int = 0) -> tuple[Any, Any, Any, Any]:
+    """Return a foreground with a circle, a background, the circle's angles and its clean rows.
+
+    Both datasets contain a curve that is stronger than the circle; only the foreground contains the
+    circle.
+    """
+    rng = np.random.default_rng(seed)
+
+    def shared(size: int) -> Any:
+        s = rng.normal(size=(size, 1))
+        return np.hstack([4 * s, s**2, *(np.sin(s + i) for i in range(D - 2))])
+
+    turn = rng.uniform(0, 2 * np.pi, n)
+    clean = np.zeros((n, D))
+    clean[:, -2:] = 3 * np.column_stack([np.cos(turn), np.sin(turn)])
+    X = shared(n) + clean + 0.2 * rng.normal(size=(n, D))
+    return X, shared(m) + 0.2 * rng.normal(size=(m, D)), turn, clean
+
+
+def counts(seed: int = 0, n: int = 300) -> tuple[Any, Any]:
+    """Return Poisson counts whose log-rates are the foreground and background of `ring`."""
+    X, Y, *_ = ring(n, n, seed)
+    rng = np.random.default_rng(seed)
+    return rng.poisson(np.exp(0.3 * X)), rng.poisson(np.exp(0.3 * Y))
+
+
+def quick(**options: Any) -> CVAE:
+    """Return a CVAE that trains for three epochs, unless the options say otherwise."""
+    return CVAE(**({"max_iter": 3, "random_state": 0} | options))

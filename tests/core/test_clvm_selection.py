@@ -17,7 +17,7 @@ from contrast_core.probabilistic._clvm_likelihood import Fit, Search
 from contrast_core.probabilistic._clvm_rows import RowLikelihood, observed_rows
 from contrast_core.probabilistic._row_posterior import Model
 from contrast_core.rows import rows_of
-from tests.core.latent_samples import gappy, generated, holes
+from tests.core.samples import gappy, generated, holes
 from tests.core.test_clvm import fit, likelihood_of
 from tests.core.test_contract import planted
 

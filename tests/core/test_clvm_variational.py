@@ -21,7 +21,7 @@ from contrast_core.probabilistic import _clvm_start
 from contrast_core.probabilistic._clvm_likelihood import Search
 from contrast_core.probabilistic._clvm_start import Start
 from contrast_core.rows import rows_of
-from tests.core.latent_samples import generated, holes
+from tests.core.samples import generated, holes
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -12,9 +12,9 @@ import scipy.stats
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from contrast_core import CVAE
-from tests.core.cvae_samples import D, counts, quick, ring
 from tests.core.estimators import ReversedBackground
 from tests.core.kinds import KINDS
+from tests.core.samples import D, counts, quick, ring
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone
 
 from contrast_core import ContrastWarning, load, save
-from tests.core.cvae_samples import D, counts, quick, ring
+from tests.core.samples import D, counts, quick, ring
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from contrast_core import CLVM, PCPCA, ContrastWarning, load, save
 from contrast_core.linalg import subspace_error
-from tests.core.latent_samples import gappy
+from tests.core.samples import gappy
 from tests.core.test_odd_inputs import content
 
 MODELS: dict[str, Any] = {
