@@ -1,11 +1,16 @@
-"""Unusual data: equal values in other types, extreme values, and values that are not data.
+"""Unusual data, and the public functions that are called with it.
 
 Each kind in `TAKEN` has exactly the base values. Each kind in `REFUSED` has words that its error
 message must contain.
+
+Each subject calls a function and returns results that do not depend on the unit or the origin of
+the data, unless its fields `units` and `origin` say otherwise. The expected results are the
+function's results for plain float64 arrays. Whether those are right is tested elsewhere.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +21,8 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+import contrast_core as cc
+from contrast_core import images, pairing
 from tests.core.kinds import KINDS, long_indices
 
 N_ROWS, N_FEATURES = 24, 5
@@ -154,3 +161,190 @@ REFUSED = [
         "features too many": (lambda v: np.hstack([v, v]), "10"),
     }.items()
 ]
+
+
+X, Y = base(0), base(1)
+K = 2
+LABELS_OF_ROWS = np.repeat(["a", "b", "c"], 8)
+
+
+class Subject(NamedTuple):
+    """A public function of data, and the invariances of its result."""
+
+    name: str
+    call: Callable[..., list[Any]]
+    slots: tuple[str, ...] = ("X", "background")
+    but: tuple[str, ...] = ()  # kinds of data that the test leaves out
+    units: bool = True  # changing the unit of the data does not change the result
+    origin: bool = True  # adding a constant to every row does not change the result
+    tolerance: float = 1e-8  # relative to the largest entry
+
+
+def projector(model: Any) -> Any:
+    return model.components_.T @ model.components_
+
+
+def fitted(model: Callable[[], Any], **fixed: Any) -> Callable[..., list[Any]]:
+    """Return a call that fits a model and returns the projector on its components."""
+
+    def call(**data: Any) -> list[Any]:
+        made = model()
+        made.fit(data.pop("X"), *fixed.values(), **data)
+        return [projector(getattr(made, "estimator_", made))]
+
+    return call
+
+
+def shape_of(values: Any) -> Any:
+    """Return the values of an array or tensor as a dense array, divided by the largest one."""
+    values = values.detach() if hasattr(values, "detach") else values
+    values = np.asarray(values.toarray() if sp.issparse(values) else values)
+    return values / np.abs(values).max()
+
+
+def products(scores: Any) -> Any:
+    """Return the inner products of the scores of all rows, which a rotation does not change."""
+    return shape_of(shape_of(scores) @ shape_of(scores).T)
+
+
+def kernel(**data: Any) -> list[Any]:
+    model = cc.KernelCPCA(alpha=1.5, kernel="linear").fit(data["X"], background=data["background"])
+    return [products(model.transform(data["X"]))]
+
+
+def path(**data: Any) -> list[Any]:
+    found = cc.contrast_path(**data, alphas=[0, 1, 4], n_representatives=1).components
+    return [found.transpose(0, 2, 1) @ found]
+
+
+def neighbors(X: Any, positive: Any) -> list[Any]:
+    pairs = pairing.neighbor_pairs(X, positive, n_neighbors=1)
+    return [np.column_stack([pairs.rows, pairs.positive_rows])]
+
+
+def clusters(X: Any, positive: Any) -> list[Any]:
+    matched = pairing.match_clusters(X, positive, LABELS_OF_ROWS, LABELS_OF_ROWS)
+    return [np.array(["abc".index(second) for _, second in matched])]
+
+
+def moments(call: Callable[..., Any], *parts: str) -> Callable[..., list[Any]]:
+    def found(**data: Any) -> list[Any]:
+        made = call(*data.values())
+        each = [getattr(made, part) for part in parts] or [made]
+        return [array for one in each for array in (one.mean, one.covariance)]
+
+    return found
+
+
+def permuted(X: Any, background: Any, **options: Any) -> list[Any]:
+    options = {"n_permutations": 19, "random_state": 0} | options
+    found = cc.permutation_test(cc.CPCA(K), X, background=background, **options)
+    shapes = [shape_of(each) for each in (found.statistics, found.null_statistics)]
+    return [found.p_values, *shapes, np.abs(found.components)]
+
+
+def ratio(X: Any, background: Any, **options: Any) -> list[Any]:
+    options = {"n_splits": 3, "random_state": 0} | options
+    found = cc.cross_fitted_ratio(X, background=background, **options)
+    return [shape_of(found.baseline), shape_of(found.ratios)]
+
+
+def resampled(X: Any, background: Any, **options: Any) -> list[Any]:
+    options = {"n_resamples": 4, "random_state": 0} | options
+    found = cc.bootstrap_stability(cc.CPCA(K), X, background=background, **options)
+    return [found.matched, found.retained, np.cos(found.angles) ** 2]
+
+
+def removed(**data: Any) -> list[Any]:
+    model = images.StructuredBackgroundRemover().fit(**data)
+    return [model.signal_variances_[:K], shape_of(model.transform(data["X"]))]
+
+
+with warnings.catch_warnings(action="ignore"):  # the few rows show no signal
+    CPCA = cc.CPCA(alpha=1.5).fit(X, background=Y)
+    PCPCA = cc.PCPCA(gamma=0.1).fit(X, background=Y)
+    KERNEL = cc.KernelCPCA(alpha=1.5, kernel="linear").fit(X, background=Y)
+    PLUS = cc.PCAPlusPlus(truncation=None, weighted=False).fit(X, positive=Y)
+    REMOVER = images.StructuredBackgroundRemover().fit(X, background=Y)
+
+
+def of_rows(name: str, method: Any, *but: str) -> Subject:
+    """Return a subject for a method of a model that was fitted to the plain data."""
+    return Subject(name, lambda X: [shape_of(method(X))], ("X",), but, units=False, origin=False)
+
+
+MEASURES: dict[str, Callable[..., list[Any]]] = {
+    "permutation_test": permuted,
+    "cross_fitted_ratio": ratio,
+    "bootstrap_stability": resampled,
+}
+ONE, PAIR = ("X",), ("X", "positive")
+# A function of one dataset accepts any number of features, so "features too many" is valid.
+MANY = ("features too many",)
+SUBJECTS = [
+    *(
+        Subject(f"CPCA by {solver}", fitted(lambda s=solver: cc.CPCA(alpha=1.5, solver=s)))
+        for solver in ("eigh", "gram", "lanczos")
+    ),
+    Subject("CPCA at auto", fitted(cc.CPCA)),
+    Subject("CPCAStar", fitted(lambda: cc.CPCAStar(beta=1))),
+    Subject("CPCAStar at 0", fitted(lambda: cc.CPCAStar(beta=0))),
+    Subject("CPCAStar at .001", fitted(lambda: cc.CPCAStar(beta=0.001)), units=False),
+    Subject(
+        "OnlineCPCAStar",
+        fitted(lambda: cc.OnlineCPCAStar(learning_rate=0.03, decay_steps=100)),
+        units=False,
+        origin=False,
+        tolerance=5e-3,
+    ),
+    Subject("PCPCA", fitted(lambda: cc.PCPCA(gamma=0.1)), but=("NaN",)),
+    Subject("CLVM", fitted(lambda: cc.CLVM(tol=1e-9)), but=("NaN",), tolerance=1e-6),
+    Subject("SparseCPCA", fitted(lambda: cc.SparseCPCA(alpha=0.5)), units=False, tolerance=1e-6),
+    Subject("KernelCPCA", kernel, origin=False),
+    Subject("PCAPlus", fitted(cc.PCAPlus), PAIR),
+    Subject("PCAPlusPlus", fitted(lambda: cc.PCAPlusPlus(truncation=None)), PAIR),
+    Subject("contrast_path", path),
+    Subject(
+        "ContrastByLabel",
+        fitted(lambda: cc.ContrastByLabel(cc.CPCA(alpha=1.5)), y=np.arange(len(X)) % 2),
+        ONE,
+        MANY,
+    ),
+    Subject(
+        "SecondMoments.from_data", moments(cc.SecondMoments.from_data), ONE, MANY, False, False
+    ),
+    Subject(
+        "SecondMoments.from_chunks",
+        moments(lambda X: cc.SecondMoments.from_chunks([X])),
+        *(ONE, MANY, False, False),
+    ),
+    Subject(
+        "PairMoments.from_data",
+        moments(cc.moments.PairMoments.from_data, "average", "difference", "first"),
+        *(PAIR, (), False, False),
+    ),
+    Subject("neighbor_pairs", neighbors, PAIR, but=("no rows",)),
+    Subject(
+        "pairing_basis",
+        lambda X: [products(pairing.pairing_basis(X, LABELS_OF_ROWS, n_components=K))],
+        *(ONE, MANY),
+    ),
+    Subject("match_clusters", clusters, PAIR, units=False, origin=False),
+    Subject(
+        "scaled_features",
+        lambda X: [shape_of(pairing.scaled_features(X, clip=1.0).matrix)],
+        *(ONE, MANY),
+        origin=False,
+    ),
+    Subject("StructuredBackgroundRemover", removed),
+    *(Subject(name, call) for name, call in MEASURES.items()),
+    of_rows("CPCA.transform", CPCA.transform),
+    of_rows("CPCA.denoise", CPCA.denoise),
+    of_rows("CPCA.remove_components", CPCA.remove_components),
+    of_rows("LinearMap.transform", CPCA.linear_map_.transform, "no rows"),
+    of_rows("PCPCA.score_samples", PCPCA.score_samples, "NaN"),
+    of_rows("KernelCPCA.transform", KERNEL.transform),
+    of_rows("PCAPlusPlus.transform", PLUS.transform),
+    of_rows("StructuredBackgroundRemover.transform", REMOVER.transform),
+]
+DATA = {"X": X, "background": Y, "positive": Y}

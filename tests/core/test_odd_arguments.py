@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 import contrast_core as cc
 from contrast_core import images, pairing
-from tests.core.odd_subjects import CPCA, LABELS_OF_ROWS, MEASURES, PLUS, X, Y
+from tests.core.odd_inputs import CPCA, LABELS_OF_ROWS, MEASURES, PLUS, X, Y
 from tests.core.test_odd_inputs import complaint
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
