@@ -127,30 +127,35 @@ def test_the_statistics_agree_with_plain_numpy(estimator: Any, given: Any, poole
     np.testing.assert_allclose(test.p_values, np.maximum.accumulate(p))
 
 
-def test_shared_donors_swap_their_parts_and_other_donors_swap_among_themselves() -> None:
+@pytest.mark.parametrize(("a", "s"), [(3, 2), (0, 5)])
+def test_shared_donors_swap_their_parts_and_other_donors_swap_among_themselves(
+    a: int, s: int
+) -> None:
+    """Use `a` donors that are in the foreground only, as many others, and `s` shared donors."""
     rng = np.random.default_rng(2)
-    alone = donors(3, 3, rng, cells=(9, 12))
-    both = donors(2, 2, rng, cells=(15, 12), paired=True, shift=1.0)
-    data = {
-        name: np.concatenate([alone[name], both[name] + (50 if "units" in name else 0)])
-        for name in alone
-    }
+    data = donors(s, s, rng, cells=(15, 12), paired=True, shift=1.0)
+    if a:
+        alone = donors(a, a, rng, cells=(9, 12))
+        data = {
+            name: np.concatenate([alone[name], data[name] + (50 if "units" in name else 0)])
+            for name in data
+        }
     test = condition_test(CPCA(1), **data, random_state=0)
-    assert test.n_distinct == 20 * 4
-    # The part of a donor holds its rows in one dataset. A shared donor has a treated part and a
-    # control part. The test shifts both, so that their mean equals the mean of the unshared donors.
-    # Parts 0 to 2 are treated donors, 3 and 4 are the treated parts of the shared donors, 5 and 6
-    # are the control parts of the shared donors, and 7 to 9 are control donors.
+    # Both parts of a shared donor are shifted, so that their mean is the mean of the donors in one
+    # set only. The parts are those of treated donors, the treated parts of shared donors, their
+    # control parts, and those of control donors.
     parts = kept_parts(data)
-    common = np.mean([part.mean(axis=0) for part in parts[:3] + parts[7:]], axis=0)
-    for i in (3, 4):
-        middle = (parts[i].mean(axis=0) + parts[i + 2].mean(axis=0)) / 2
-        parts[i], parts[i + 2] = (parts[j] - middle + common for j in (i, i + 2))
+    rest = [part.mean(axis=0) for part in parts[:a] + parts[a + 2 * s :]]
+    for i in range(a, a + s):
+        middle = (parts[i].mean(axis=0) + parts[i + s].mean(axis=0)) / 2
+        common = np.mean(rest, axis=0) if a else 0.0
+        parts[i], parts[i + s] = (parts[j] - middle + common for j in (i, i + s))
     labels = [
-        np.concatenate([np.isin(range(3), some), ~swap, swap, np.isin(range(3, 6), some)])
-        for swap in np.array(list(product([False, True], repeat=2)))
-        for some in combinations(range(6), 3)
+        np.concatenate([np.isin(range(a), some), ~swap, swap, np.isin(range(a, 2 * a), some)])
+        for swap in np.array(list(product([False, True], repeat=s)))
+        for some in combinations(range(2 * a), a)
     ]
+    assert test.n_distinct == len(labels)
     np.testing.assert_allclose(test.null_statistics, by_hand(parts, labels, 1), rtol=1e-9)
 
 
