@@ -222,8 +222,12 @@ def check_number(
     at_most: float | None = None,
     below: float | None = None,
     expected: str = "a number",
+    reason: str = "",
 ) -> float:
-    """Return a number within its limits; only the upper limit may be infinite."""
+    """Return a number within its limits; `reason` explains the limits in the error.
+
+    Only the upper limit may be infinite.
+    """
     end = None if at_most is None else f"{at_most:g}"
     if below is not None:
         at_most, end = math.nextafter(below, -math.inf), f"below {below:g}"
@@ -237,7 +241,10 @@ def check_number(
     lowest = max(at_least, -sys.float_info.max)
     highest = sys.float_info.max if at_most is None else at_most
     if not lowest <= number <= highest or (above is not None and number <= above):
-        raise ValueError(f"{name}={number:g} is out of range: it must be {limits or 'finite'}.")
+        raise ValueError(
+            f"{name}={number:g} is out of range: {reason + ' ' if reason else ''}it must be "
+            f"{limits or 'finite'}."
+        )
     return number
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy.linalg
 
-from contrast_core._validation import NO_NUMBERS, shown
+from contrast_core._validation import check_choice, check_count, check_number
 from contrast_core.contrast._noise_bulk import noise_above, noise_bulk, numerical_rank
 from contrast_core.linalg import (
     Eigenpairs,
@@ -137,31 +137,17 @@ def _eigenpairs_by_products(
 
 
 def _check_truncation(truncation: object, n_components: int, n_features: int) -> None:
-    expected = "expected 'auto', an integer, a fraction of the variance up to 1, or None."
-    match truncation:
-        case None:
-            return
-        case str() if truncation == "auto":
-            return
-        case str():
-            raise ValueError(f"truncation={shown(truncation)} is unknown; {expected}")
-        case Integral() if not isinstance(truncation, NO_NUMBERS):
-            if not n_components <= int(truncation) <= n_features:
-                raise ValueError(
-                    f"truncation={shown(truncation)} is out of range: it must be from n_components="
-                    f"{n_components} to the number of features, {n_features}."
-                )
-        case Real() if not isinstance(truncation, NO_NUMBERS):
-            if not 0 < float(truncation) <= 1:
-                raise ValueError(
-                    f"truncation={float(truncation):g} is out of range: as a fraction of the "
-                    "variance it must be greater than 0 and at most 1."
-                )
-        case _:
-            raise TypeError(
-                f"truncation={shown(truncation)} ({type(truncation).__name__}) is unknown; "
-                f"{expected}"
-            )
+    others = "an integer, None, or a fraction of the variance"
+    if isinstance(truncation, str):
+        check_choice(truncation, "truncation", ["auto"], others)
+    elif isinstance(truncation, Integral):
+        reason = f"with n_components={n_components} and {n_features} features"
+        check_count(
+            truncation, "truncation", at_least=n_components, at_most=n_features, reason=reason
+        )
+    elif truncation is not None:
+        reason, expected = "as a fraction of the variance", f"'auto', {others}"
+        check_number(truncation, "truncation", above=0, at_most=1, expected=expected, reason=reason)
 
 
 def _check_rank(wanted: int, rank: int, option: str, moments: Moments) -> None:
