@@ -93,8 +93,7 @@ def warn_unless_converged(
         x, y = (apply_covariance(*each, columns) for each in zip(rows, scatters, strict=True))
         return x, beta * y + (1 - beta) * columns
 
-    first = products(components.T)
-    slowest = float(np.linalg.eigvalsh(components @ first[1])[0])
+    slowest = float(np.linalg.eigvalsh(components @ products(components.T)[1])[0])
     total = sizes.learning_rate * n_steps
     if np.isfinite(sizes.decay_steps):
         total = sizes.learning_rate * sizes.decay_steps * np.log1p(n_steps / sizes.decay_steps)
@@ -108,7 +107,7 @@ def warn_unless_converged(
             "smaller beta, or CPCAStar."
         )
         return
-    better = _improved(components, first, products)
+    better = _improved(components, products)
     alignment = float(np.square(components @ better).sum()) / better.shape[1]
     if alignment < _LEAST_ALIGNMENT:
         warn(
@@ -120,33 +119,24 @@ def warn_unless_converged(
 
 
 def _improved(
-    components: FloatArray,
-    products: tuple[FloatArray, FloatArray],
-    apply: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    components: FloatArray, products: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 ) -> FloatArray:
     """Return an orthonormal basis, as columns, of the best components near the given ones.
 
     The generalised eigenproblem is solved in the space that is spanned by the given components and
     a few blocks of residuals. This is a block Davidson iteration that starts at the components.
     """
-    k, n_features = components.shape
-    basis, (x, b) = components.T, products
-    while True:
+    basis, best = components.T, -np.arange(1, len(components) + 1)
+    for _ in range(_RESIDUAL_BLOCKS + 1):
+        x, b = products(basis)
         values, rotation = scipy.linalg.eigh(basis.T @ x, basis.T @ b, check_finite=False)
-        values, rotation = values[: -k - 1 : -1], rotation[:, : -k - 1 : -1]
+        values, rotation = values[best], rotation[:, best]
         residuals = x @ rotation - values * (b @ rotation)
-        for _ in range(2):  # the second pass removes the rounding errors of the first pass
-            residuals -= basis @ (basis.T @ residuals)
-        left, lengths, _ = np.linalg.svd(residuals, full_matrices=False)
-        scale = np.abs(values).max() * np.linalg.norm(b @ rotation, axis=0).max()
-        new = left[:, lengths > _ROUNDING * scale][:, : n_features - basis.shape[1]]
-        if not new.shape[1] or basis.shape[1] > _RESIDUAL_BLOCKS * k:
-            # Eigenvalues beyond the rank of the foreground are 0.
-            not_zero = values > _ROUNDING * values[0]
-            return np.linalg.qr(basis @ rotation[:, not_zero])[0]
-        more = apply(new)
-        basis = np.hstack([basis, new])
-        x, b = np.hstack([x, more[0]]), np.hstack([b, more[1]])
+        residuals /= np.abs(values).max() * np.linalg.norm(b @ rotation, axis=0).max()
+        # Eigenvalues beyond the rank of the foreground are 0.
+        found = basis @ rotation[:, values > _ROUNDING * values[0]]
+        basis = scipy.linalg.orth(np.hstack([basis, residuals]), rcond=_ROUNDING)
+    return np.linalg.qr(found)[0]
 
 
 def check_flags(is_foreground: ArrayLike, n_rows: int) -> NDArray[np.bool_]:
