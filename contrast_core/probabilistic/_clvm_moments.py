@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,22 +22,12 @@ from contrast_core.probabilistic._clvm_likelihood import (
     described_model,
 )
 from contrast_core.probabilistic._clvm_priors import LIKELIHOOD_ALONE, Prior, Sums
-from contrast_core.probabilistic._row_posterior import Model, principal_axes
+from contrast_core.probabilistic._row_posterior import (
+    Expectation,
+    Model,
+    expected_by_covariance,
+)
 from contrast_core.solve import contrast_index
-
-
-class Expectation(NamedTuple):
-    """Result of the E-step, averaged over rows.
-
-    `slope` is the gradient of the log-likelihood with respect to the loadings and the logarithm of
-    the noise variance. If the noise variance is s, the expected log-likelihood of new loadings L is
-    ``-(trace(L second L^T) - 2 trace(L cross^T)) / 2 s`` plus a constant.
-    """
-
-    log_likelihood: float
-    slope: Model
-    cross: FloatArray
-    second: FloatArray
 
 
 @dataclass(frozen=True)
@@ -92,8 +83,13 @@ class MomentLikelihood(Likelihood):
         slope, cross = np.zeros((2, size, n_latent))
         second = np.zeros((n_latent, n_latent))
         for weight, moments, width in ((share, self.x, n_latent), (1 - share, self.y, k)):
-            extra = None if width == k else spread
-            part = self._expected(moments, Model(model.loadings[:, :width], model.noise), extra)
+            part = expected_by_covariance(
+                Model(model.loadings[:, :width], model.noise),
+                partial(self._apply, moments),
+                moments.total_variance / self.unit**2,
+                self.n_features,
+                None if width == k else spread,
+            )
             value += weight * part.log_likelihood
             by_log_noise += weight * part.slope.noise
             slope[:, :width] += weight * part.slope.loadings
@@ -101,32 +97,9 @@ class MomentLikelihood(Likelihood):
             second[:width, :width] += weight * part.second
         return Expectation(value, Model(slope, by_log_noise), cross, second)
 
-    def _expected(self, moments: Moments, model: Model, spread: FloatArray | None) -> Expectation:
-        """Run the E-step for one dataset.
-
-        Let C be the covariance of the dataset, B the map from rows to posterior means and G the
-        posterior covariance. Then ``cross`` is ``C B^T`` and ``second`` is ``G + B C B^T``.
-        """
-        n_features, noise = self.n_features, model.noise
-        axes, squares, precisions = principal_axes(model, spread)
-        # On the principal axes no digits are lost by cancellation, even if columns of the loadings
-        # are nearly parallel and much longer than the standard deviation of the noise.
-        loadings, total = model.loadings @ axes, moments.total_variance / self.unit**2
-        gain = loadings / (precisions * noise)
-        cross = moments.apply(loadings) / (self.unit**2 * precisions * noise)
-        inner = gain.T @ cross
-        explained = float((loadings * cross).sum())
-        log_determinant = n_features * np.log(noise) + np.log(precisions).sum()
-        distance = (total - explained) / noise
-        left = total - 2 * explained + float(inner.diagonal() @ squares)
-        n_noise = n_features - len(axes) + (1 / precisions).sum()
-        slope = (cross - loadings @ inner) / noise - gain
-        return Expectation(
-            -0.5 * float(n_features * np.log(2 * np.pi) + log_determinant + distance),
-            Model(slope @ axes.T, -0.5 * float(n_noise - left / noise)),
-            cross @ axes.T,
-            axes @ (np.diag(1 / precisions) + inner) @ axes.T,
-        )
+    def _apply(self, moments: Moments, columns: FloatArray) -> FloatArray:
+        """Multiply the covariance of a dataset, in squared units, by columns."""
+        return np.asarray(moments.apply(columns) / self.unit**2)
 
     def left_over(self, loadings: FloatArray, found: Expectation) -> float:
         """Return the expected squared residual of a row, given new loadings.

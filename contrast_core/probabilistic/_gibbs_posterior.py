@@ -18,6 +18,7 @@ from contrast_core._validation import FloatArray, check_number
 from contrast_core.feedback import warn
 from contrast_core.linalg import Eigenpairs, aligned
 from contrast_core.moments import Moments
+from contrast_core.probabilistic._row_posterior import Model, expected_by_covariance
 from contrast_core.solve import plan_for, solve_contrasts
 
 _FLOOR = 0.01  # default noise floor, as a share of the noise variance at gamma = 0
@@ -228,37 +229,25 @@ class _Density(NamedTuple):
     def target(self, weight: float) -> Target:
         """Return the log-density as a function of W and of log(sigma^2 - floor).
 
-        `weight` is w n. Let S = W'W, K = W'CW and M = S + sigma^2 I. By the determinant lemma and
-        the Woodbury identity the density needs only these d x d matrices. One diagonalisation of S
-        gives both the inverse and the determinant of M.
+        `weight` is w n. The objective is ``1 - gamma`` times the mean log-likelihood of rows with
+        the covariance ``C(gamma) / (1 - gamma)``, which is diagonal in these coordinates.
         """
-        n_features, d = len(self.values), len(self.lengths)
-        variances, total = self.values[:, None], float(self.values.sum())
-        share, floor = 1 - self.gamma, self.floor / self.unit
+        n_features, share, floor = len(self.values), 1 - self.gamma, self.floor / self.unit
+        variances, scale = self.values / share, weight * share
+        total = float(variances.sum())
+
+        def applied(columns: FloatArray) -> FloatArray:
+            return np.asarray(variances[:, None] * columns)
 
         def log_density(
             loadings: FloatArray, logarithm: FloatArray
         ) -> tuple[float, FloatArray, FloatArray]:
             above = math.exp(logarithm[0])
-            noise = floor + above
-            gram = loadings.T @ loadings
-            applied = variances * loadings
-            squares, turn = np.linalg.eigh(gram)
-            along = np.maximum(squares, 0.0) + noise
-            inverse = (turn / along) @ turn.T
-            explained = inverse @ (loadings.T @ applied)  # M^-1 K
-            rest = explained @ inverse
-            trace = float(explained.trace())
-            left = (total - trace) / noise
-            log_determinant = float(np.log(along).sum()) + (n_features - d) * math.log(noise)
-            value = -0.5 * weight * (share * log_determinant + left) + logarithm[0]
-            by_loadings = weight * (
-                (applied @ inverse - loadings @ rest) / noise - share * (loadings @ inverse)
-            )
-            twice = (left * noise - trace + float((rest * gram).sum())) / noise**2
-            spread = float((1 / along).sum()) + (n_features - d) / noise
-            by_noise = -0.5 * weight * (share * spread - twice) * above + 1.0
-            return float(value), by_loadings, np.array([by_noise])
+            model = Model(loadings, floor + above)
+            found = expected_by_covariance(model, applied, total, n_features)
+            value = scale * found.log_likelihood + logarithm[0]
+            by_noise = scale * found.slope.noise * above / model.noise + 1.0
+            return float(value), scale * found.slope.loadings, np.array([by_noise])
 
         return log_density
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from contrast_core._validation import FloatArray
 from contrast_core.probabilistic._row_posterior import (
@@ -38,16 +39,14 @@ class Ratio(NamedTuple):
 
 
 class ObservedRows(NamedTuple):
-    """Foreground and background rows, sorted by their pattern of observed values.
+    """Foreground and background rows, each with the pattern of its observed values.
 
     values : ndarray of shape (n, n_features)
         Centred rows, 0 where a value is missing.
     masks : ndarray of shape (P, n_features)
         One row for each pattern: 1 where a value is observed, else 0.
     codes : ndarray of shape (n,)
-        Index of each row's pattern, in ascending order.
-    starts : ndarray of shape (P,)
-        Index of the first row of each pattern.
+        Index of each row's pattern.
     foreground, background : ndarray of shape (n,)
         Weights of the rows in the two datasets. A foreground row has weight 0 in `background`, and
         a background row has weight 0 in `foreground`. Each array sums to one.
@@ -56,7 +55,6 @@ class ObservedRows(NamedTuple):
     values: FloatArray
     masks: FloatArray
     codes: NDArray[np.intp]
-    starts: NDArray[np.intp]
     foreground: FloatArray
     background: FloatArray
 
@@ -68,32 +66,22 @@ class ObservedRows(NamedTuple):
         foreground: FloatArray,
         background: FloatArray,
     ) -> ObservedRows:
-        """Sort the rows by their pattern of observed values."""
-        masks, codes = patterns_of(observed)
-        order = np.argsort(codes, kind="stable")
-        starts = np.searchsorted(codes[order], np.arange(len(masks)))
-        sides = foreground[order], background[order]
-        return cls(values[order], masks, codes[order], starts, *sides)
+        """Return rows whose values are 0 where they are not observed."""
+        return cls(values, *patterns_of(observed), foreground, background)
 
     def _sums(
-        self, weights: FloatArray, latent: FloatArray, covariance: FloatArray | None = None
+        self, weights: FloatArray, latent: FloatArray, second: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return two weighted sums over rows for each feature.
 
         Each sum runs over the rows in which the feature is observed. The first sum adds the value
-        times the latent variables (n_features, d). The second sum adds the outer product of the
-        latent variables with themselves (n_features, d, d), plus their posterior covariance if it
-        is given. The covariance is the same for all rows of a pattern.
+        times the latent variables (n_features, d). The second sum adds `second` (n, d * d), and has
+        the shape (n_features, d, d).
         """
-        n_features, d = self.masks.shape[1], latent.shape[1]
-        weighted = weights[:, None] * latent
-        products = (weighted[:, :, None] * latent[:, None, :]).reshape(-1, d * d)
-        of_patterns = np.add.reduceat(products, self.starts)
-        if covariance is not None:
-            in_pattern = np.add.reduceat(weights, self.starts)
-            of_patterns += in_pattern[:, None] * covariance[self.starts]
-        inner = (self.masks.T @ of_patterns).reshape(n_features, d, d)
-        return self.values.T @ weighted, inner
+        n, d = latent.shape
+        by_pattern = csr_array((weights, self.codes, np.arange(n + 1)), (n, len(self.masks)))
+        inner = self.masks.T @ (by_pattern.T @ second)
+        return self.values.T @ (weights[:, None] * latent), inner.reshape(-1, d, d)
 
     def likelihood(
         self, loadings: FloatArray, log_noise: float, gamma: float
@@ -114,7 +102,8 @@ class ObservedRows(NamedTuple):
             self._posteriors(loadings, noise),
             self.foreground - gamma * self.background,
         )
-        cross, inner = self._sums(weights, found.latent, found.covariance)
+        second = outer_products(found.latent) + found.covariance
+        cross, inner = self._sums(weights, found.latent, second)
         times = np.einsum("fij,fj->fi", inner, loadings)
         # Expected squared residuals of the observed values.
         left = float(weights @ (self.values**2).sum(axis=1))
@@ -143,7 +132,7 @@ class ObservedRows(NamedTuple):
         left = (self.values * (self.values - latent @ loadings.T)).sum(axis=1)
         x, y = float(self.foreground @ left), float(self.background @ left)
         weights = self.foreground / x - self.background / y
-        cross, inner = self._sums(weights, latent)
+        cross, inner = self._sums(weights, latent, outer_products(latent))
         by_loadings = -2 * (cross - np.einsum("fij,fj->fi", inner, loadings))
         by_tau = float(weights @ (latent**2).sum(axis=1))
         return Ratio(float(np.log(x / y)), by_loadings + (2 * ridge / d * by_tau) * loadings)

@@ -11,6 +11,7 @@ stochastic variational inference.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -80,6 +81,67 @@ def principal_axes(
         squared[-len(spread) :, -len(spread) :] += spread
     squares, axes = np.linalg.eigh(squared)
     return axes, squares, 1 + np.maximum(squares, 0.0) / model.noise
+
+
+class Expectation(NamedTuple):
+    """Result of the E-step, averaged over rows.
+
+    `slope` is the gradient of the log-likelihood with respect to the loadings and the logarithm of
+    the noise variance. If the noise variance is s, the expected log-likelihood of new loadings L is
+    ``-(trace(L second L^T) - 2 trace(L cross^T)) / 2 s`` plus a constant.
+    """
+
+    log_likelihood: float
+    slope: Model
+    cross: FloatArray
+    second: FloatArray
+
+
+def expected_by_covariance(
+    model: Model,
+    apply: Callable[[FloatArray], FloatArray],
+    total_variance: float,
+    n_features: int,
+    spread: FloatArray | None = None,
+) -> Expectation:
+    """Run the E-step for complete rows with normal noise, which needs only their covariance.
+
+    Let C be the covariance of the rows, B the map from rows to posterior means and G the posterior
+    covariance. Then ``cross`` is ``C B^T`` and ``second`` is ``G + B C B^T``.
+
+    Parameters
+    ----------
+    model : Model
+        Loadings and noise variance.
+    apply : callable
+        Multiplies C by columns (size, k).
+    total_variance : float
+        Trace of C.
+    n_features : int
+        Number of features with noise, which can exceed the number of rows of the loadings.
+    spread : ndarray of shape (t, t), optional
+        As for `principal_axes`. The log-likelihood and its gradient in the result are valid only
+        without it.
+    """
+    axes, squares, precisions = principal_axes(model, spread)
+    # On the principal axes no digits are lost by cancellation, even if columns of the loadings
+    # are nearly parallel and much longer than the standard deviation of the noise.
+    loadings, noise = model.loadings @ axes, model.noise
+    gain = loadings / (precisions * noise)
+    cross = apply(loadings) / (precisions * noise)
+    inner = gain.T @ cross
+    explained = float((loadings * cross).sum())
+    log_determinant = n_features * np.log(noise) + np.log(precisions).sum()
+    distance = (total_variance - explained) / noise
+    left = total_variance - 2 * explained + float(inner.diagonal() @ squares)
+    n_noise = n_features - len(axes) + (1 / precisions).sum()
+    slope = (cross - loadings @ inner) / noise - gain
+    return Expectation(
+        -0.5 * float(n_features * np.log(2 * np.pi) + log_determinant + distance),
+        Model(slope @ axes.T, -0.5 * float(n_noise - left / noise)),
+        cross @ axes.T,
+        axes @ (np.diag(1 / precisions) + inner) @ axes.T,
+    )
 
 
 def patterns_of(observed: NDArray[np.bool_]) -> tuple[FloatArray, NDArray[np.intp]]:
