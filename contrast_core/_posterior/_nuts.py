@@ -122,7 +122,8 @@ def draw_matrices(
         return centre + widths * np.random.default_rng(seed).standard_normal(len(centre))
 
     # nutpie's public functions accept only models of PyMC or Stan, which need a compiler at run
-    # time. A density written in NumPy needs this internal module, so nutpie's version is pinned.
+    # time. A density written in NumPy needs this internal module, so nutpie's version is pinned
+    # (https://github.com/pymc-devs/nutpie/issues/146 asks for a public function).
     model = nutpie.compiled_pyfunc.from_pyfunc(
         len(centre),
         lambda: finite_log_density,
