@@ -44,10 +44,6 @@ def leading_by_hand(
     return values[-1], P @ vectors[:, -1]
 
 
-def rejections(p_values: Any, level: float) -> int:
-    return int((np.asarray(p_values) <= level).sum())
-
-
 def geometric_median(rows: Any) -> Any:
     """Return the point with the smallest sum of distances to the rows."""
 
