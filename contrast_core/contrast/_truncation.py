@@ -65,7 +65,7 @@ def truncated_eigenpairs(
         if not moments.size:
             _check_rank(wanted, 0, f"truncation={truncation}", moments)
         k = min(wanted, moments.size)
-        budget = plan.single_budget(moments.size, k)
+        budget = plan.budget(moments.size, k)
         pairs = leading_eigenpairs(moments.matrix(), k, budget=budget)
         _check_rank(wanted, numerical_rank(pairs.values), f"truncation={truncation}", moments)
         return pairs
@@ -80,7 +80,7 @@ def truncated_eigenpairs(
         held = np.cumsum(values[:rank])
         kept = 1 + int(np.searchsorted(held, float(truncation) * held[-1] * (1 - 1e-12)))
     k = min(max(kept, n_components), rank)
-    return leading_eigenpairs(matrix, k, budget=plan.single_budget(len(matrix), k))
+    return leading_eigenpairs(matrix, k, budget=plan.budget(len(matrix), k))
 
 
 def _eigenpairs_by_products(

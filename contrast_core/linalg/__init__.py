@@ -4,7 +4,7 @@ from contrast_core.linalg._angles import principal_angles, subspace_error
 from contrast_core.linalg._bases import aligned, fix_signs, orthonormal_rows
 from contrast_core.linalg._components import (
     Components,
-    proved_trace_ratio,
+    proved_components,
     search_components,
 )
 from contrast_core.linalg._eigen import (
@@ -51,7 +51,7 @@ __all__ = [
     "pooled_eigenvalues",
     "pooled_ratios",
     "principal_angles",
-    "proved_trace_ratio",
+    "proved_components",
     "search_components",
     "solve_contrast",
     "sparse_components",

@@ -14,7 +14,7 @@ that space. The ratio of this V is a lower bound of alpha, and its error is of t
 squared error of V. Therefore alpha is updated while the space grows, and it is accurate long before
 the eigenvectors are.
 
-`proved_trace_ratio` has the matrices, and proves its result by inertia (`_proof`).
+`proved_components` has the matrices, and proves its result by inertia (`_proof`).
 `search_components` has only products, and proves nothing. The ratio of the residual to the
 eigenvalue gap bounds the sine of the error. A result is accepted if this bound is at most 1e-8, or
 at most the effect of rounding if that is larger. The search would miss a direction that is
@@ -24,6 +24,7 @@ orthogonal to the whole random start.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,8 @@ from contrast_core.linalg._search import (
     squares_fit,
 )
 
+_SINE = 1e-8  # largest sine of the angle to the exact subspace
+_SINE_OF_MATRIX = 1e-10  # for one matrix, where the last digits cost one more step
 _PATIENCE = 8  # number of steps with the diagonal preconditioner, if a better one follows it
 _PROGRESS = 1e-3  # factor by which the error must fall in these steps
 _FEATURES_PER_STEP = 250  # one more step for every 250 features
@@ -103,14 +106,20 @@ def search_components(
     block = random_block(size, width, random_state)
     space = SearchSpace(_checked(multiply), block, max(_CAPACITY[0], _CAPACITY[1] * width))
     extra = width - k if isinstance(k, int) else EXTRA
-    stage = by_diagonal(*_two(diagonals), int(budget), extra)._replace(progress=_PROGRESS)
+    stage = by_diagonal(diagonals, int(budget), extra)._replace(progress=_PROGRESS)
     return _searched(space, k, [stage], budget, ridge)
 
 
-def proved_trace_ratio(
-    x: FloatArray, y: FloatArray, k: int, ridge: float, budget: float
+def proved_components(
+    matrices: tuple[FloatArray, ...], k: int, budget: float, *, ridge: float | None = None
 ) -> Components:
-    """Return the largest trace ratio of two matrices (D, D), and eigenpairs proved by inertia.
+    """Return the leading eigenpairs of a matrix or a contrast, proved by inertia.
+
+    LAPACK reduces the whole matrix to tridiagonal form, at a cost of 4/3 D^3 operations, even if
+    only a few eigenpairs are wanted. If eigenvalues k and k + 1 are well separated, this search
+    takes less time. It may miss an eigenvector that is orthogonal to its start, or an eigenvector
+    of a multiple eigenvalue, so every result is proved. The proof takes one or two Cholesky
+    factorisations at a cost of D^3/3 each.
 
     The search starts with the diagonal as its preconditioner, which helps if the features have
     different scales. Once the diagonal no longer helps, a Cholesky factor in single precision is
@@ -118,30 +127,32 @@ def proved_trace_ratio(
 
     Parameters
     ----------
-    x, y : ndarray of shape (D, D)
-        Symmetric, positive semidefinite.
+    matrices : one or two ndarrays of shape (D, D)
+        A symmetric matrix, or the covariances of foreground and background.
     k : int
-        Number of directions.
-    ridge : float
-        The ridge tau.
+        Number of eigenpairs.
     budget : float
         Largest number of columns that may be multiplied.
+    ridge : float, optional
+        The ridge tau. If it is given, alpha is the automatic contrast of both covariances.
     """
-    diagonals = x.diagonal(), y.diagonal()
-    if k + 1 + EXTRA >= len(x) or not all(squares_fit(float(part.max())) for part in diagonals):
+    pencil = Pencil(matrices)
+    size, diagonals = pencil.size, pencil.diagonals
+    largest = [float(np.abs(part).max(initial=0.0)) for part in diagonals]
+    if k + 1 + EXTRA >= size or not largest[0] or not all(map(squares_fit, largest)):
         return Components(0.0, None)
-    pencil = Pencil(x, y)
     # For a larger matrix, one factor costs as much as a larger number of steps with the diagonal.
-    patience = max(_PATIENCE, len(x) // _FEATURES_PER_STEP)
+    patience = max(_PATIENCE, size // _FEATURES_PER_STEP)
     least, each = _CAPACITY_OF_MATRICES
     width = k + 2
-    space = SearchSpace(pencil.multiply, random_block(len(x), width), max(least, each * width))
-    stage = by_diagonal(*diagonals, patience, extra=2)._replace(progress=_PROGRESS)
+    space = SearchSpace(pencil.multiply, random_block(size, width), max(least, each * width))
+    stage = by_diagonal(diagonals, patience, extra=2)._replace(progress=_PROGRESS)
     stages = [stage, *(join_preconditioners(other, stage) for other in pencil.factors())]
-    result = _searched(space, k, stages, budget, ridge)
+    sine = _SINE_OF_MATRIX if ridge is None else _SINE
+    result = _searched(space, k, stages, budget, ridge, sine)
     if result.pairs is not None:
-        norm, alpha = space.norm(result.alpha), result.alpha
-        beta = bound_by_inertia(lambda: alpha * y - x, result.pairs, norm)
+        norm = space.norm(result.alpha)
+        beta = bound_by_inertia(partial(pencil.negated, result.alpha), result.pairs, norm)
         if not is_proved(result.pairs, beta, norm):
             result = result._replace(pairs=None)
     return result
@@ -153,6 +164,7 @@ def _searched(
     stages: list[Stage],
     budget: float,
     ridge: float | None,
+    sine: float = _SINE,
 ) -> Components:
     """Search at alpha = 0 or, if a ridge is given, at the automatic contrast."""
     alpha = 0.0
@@ -171,10 +183,10 @@ def _searched(
     def tolerance(ritz: Ritz, gap: float) -> float:
         # The spectral norm needs an eigenproblem, so the larger Frobenius norm is tried first.
         norm = float(np.linalg.norm(space.small(ritz.alpha)))
-        if rounding_counts(norm, gap):
+        if rounding_counts(norm, gap, sine):
             norm = space.norm(ritz.alpha)
         # The proof uses a bound inside the gap, which leaves a smaller margin.
-        return (1 - AIMS[0]) * exact_enough(norm, gap)
+        return (1 - AIMS[0]) * exact_enough(norm, gap, sine)
 
     while True:
         (pairs,), converged = search(space, contrasts, count, stages, tolerance, budget)
@@ -183,12 +195,6 @@ def _searched(
         if not space.trace_ratio(count(), ridge, alpha) > alpha * (1 + 1e-12):
             break
     return Components(alpha, pairs if converged else None)
-
-
-def _two(diagonals: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Return the diagonals of foreground and background, with zeros if there is no background."""
-    x, *y = diagonals
-    return x, y[0] if y else np.zeros(len(x))
 
 
 def _checked(multiply: MultiplyEach) -> MultiplyEach:

@@ -2,8 +2,8 @@
 
 Problem: find the k algebraically largest eigenpairs of a symmetric matrix that may be indefinite.
 LAPACK's MRRR driver finds them with a backward error of a few machine epsilons times the norm
-(Dhillon and Parlett, Linear Algebra and its Applications 387:1, 2004). For a large matrix, an
-iteration whose results are proved afterwards (`_proved`) is tried first. In the limit of an
+(Dhillon and Parlett, Linear Algebra and its Applications 387:1, 2004). For a large matrix, a search
+whose results are proved (`_components`) is tried first. In the limit of an
 infinite alpha, the solutions are the eigenpairs of the foreground within the null space of the
 background.
 """
@@ -17,9 +17,9 @@ import scipy.linalg
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._bases import fix_signs
+from contrast_core.linalg._components import proved_components
 from contrast_core.linalg._lapack import largest_eigenpairs
 from contrast_core.linalg._proof import Eigenpairs
-from contrast_core.linalg._proved import proved_eigenpairs
 
 
 def leading_eigenpairs(
@@ -34,15 +34,15 @@ def solve_matrix(
 ) -> tuple[Eigenpairs, str]:
     """Return the k algebraically largest eigenpairs of a symmetric matrix, and the solver's name.
 
-    If `budget` is given, an iteration ("eigsh") that may take this many products is tried first,
-    and its result is proved. If the iteration or the proof fails, LAPACK's MRRR driver ("eigh")
+    If `budget` is given, a search ("search") that may multiply this many columns is tried first,
+    and its result is proved. If the search or the proof fails, LAPACK's MRRR driver ("eigh")
     solves the problem. The vectors of equal eigenvalues are an arbitrary orthonormal basis of the
     common eigenspace.
     """
     if budget is not None:
-        pairs = proved_eigenpairs(matrix, k, budget)
+        pairs = proved_components((matrix,), k, budget).pairs
         if pairs is not None:
-            return pairs.eigenpairs(), "eigsh"
+            return pairs.eigenpairs(), "search"
     # The transpose is usually Fortran-ordered, as LAPACK needs it to work in place.
     values, vectors = largest_eigenpairs(matrix.T, k, overwrite=overwrite)
     return Eigenpairs(values[::-1].copy(), fix_signs(np.ascontiguousarray(vectors.T[::-1]))), "eigh"

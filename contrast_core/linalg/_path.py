@@ -102,7 +102,7 @@ class _ProvedPath:
         k: int,
         budget: float,
     ) -> None:
-        self.foreground, self.background, self.k = foreground, background, k
+        self.pencil, self.k = Pencil((foreground, background)), k
         self.norms = spectral_norm(foreground), spectral_norm(background)
         self.pairs = self._candidates(alphas, budget)
         self.alphas = alphas[: len(self.pairs)]
@@ -114,11 +114,11 @@ class _ProvedPath:
 
     def _candidates(self, alphas: FloatArray, budget: float) -> list[RitzPairs]:
         """Search contrasts group by group, until a group exceeds its budget of products."""
-        pencil = Pencil(self.foreground, self.background)
+        pencil = self.pencil
         width = self.k + EXTRA
         space = SearchSpace(
             pencil.multiply,
-            random_block(len(self.foreground), width),
+            random_block(pencil.size, width),
             max(120, 4 * _GROUP * width),
         )
 
@@ -177,12 +177,7 @@ class _ProvedPath:
             return
         self.tried[i] = True
         alpha = float(self.alphas[i])
-
-        def negated() -> FloatArray:
-            matrix = alpha * self.background
-            matrix -= self.foreground
-            return matrix
-
+        negated = partial(self.pencil.negated, alpha)
         self.beta[i] = bound_by_inertia(negated, self.pairs[i], self._norm(alpha))
 
     def _upper_sum(self, i: int) -> float:

@@ -9,6 +9,7 @@ preconditioner need not be exact: it changes how fast the iteration converges, b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,22 +25,42 @@ _FLOOR = 1e-5  # smallest margin, as a share of the largest Ritz value
 
 
 class Pencil(NamedTuple):
-    """``foreground - alpha * background`` for any alpha, in double and in single precision.
+    """``foreground - alpha * background`` for any alpha, or the foreground alone.
 
-    Both matrices are symmetric, (D, D).
+    The one or two `matrices` are symmetric, (D, D).
     """
 
-    foreground: FloatArray
-    background: FloatArray
+    matrices: tuple[FloatArray, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of rows of each matrix, D."""
+        return len(self.matrices[0])
+
+    @property
+    def diagonals(self) -> list[FloatArray]:
+        """Diagonal of each matrix."""
+        return [matrix.diagonal() for matrix in self.matrices]
 
     def multiply(self, columns: FloatArray) -> list[FloatArray]:
         """Return the products of each matrix with columns (D, b)."""
-        return [(columns.T @ matrix).T for matrix in self]
+        return [(columns.T @ matrix).T for matrix in self.matrices]
+
+    def negated(self, alpha: float) -> FloatArray:
+        """Return ``alpha * background - foreground`` as a new matrix."""
+        x, *y = self.matrices
+        if not y:
+            return -x
+        negated = alpha * y[0]
+        negated -= x
+        return negated
 
     def single_precision(self, alpha: float, scale: float) -> NDArray[np.float32]:
         """Return ``(foreground - alpha * background) / scale``, in Fortran order."""
-        contrast = _single(self.foreground, 1 / scale)
-        contrast -= _single(self.background, alpha / scale)
+        x, *y = self.matrices
+        contrast = _single(x, 1 / scale)
+        for part in y:
+            contrast -= _single(part, alpha / scale)
         return contrast.T
 
     def factored(self, ritz: Ritz) -> Precondition:
@@ -76,20 +97,22 @@ class Pencil(NamedTuple):
 
     def factors(self) -> list[Stage]:
         """Return three stages; each makes a new factor once the stage before it has stalled."""
-        cost = len(self.foreground) // 100
+        cost = self.size // 100
         return [Stage(self.factored, patience=5, cost=cost)] * 3
 
 
-def by_diagonal(x: FloatArray, y: FloatArray, patience: int, extra: int = 2) -> Stage:
+def by_diagonal(diagonals: Sequence[FloatArray], patience: int, extra: int = 2) -> Stage:
     """Return the stage that divides residuals by ``theta - diag(C(alpha))``.
 
-    The arguments `x` and `y` are the diagonals of both matrices, (D,).
+    `diagonals` holds the diagonals of the foreground and, if there is one, of the background, (D,).
     """
+    x, *y = diagonals
 
     def solve(columns: FloatArray, values: FloatArray, ritz: Ritz) -> FloatArray:
         k = ritz.vectors.shape[1] - extra
         gap = float(ritz.values[k - 1] - ritz.values[k])
-        return columns / _margins(values, x - ritz.alpha * y, gap)
+        diagonal = x - ritz.alpha * y[0] if y else x
+        return columns / _margins(values, diagonal, gap)
 
     return Stage(lambda _: solve, patience, extra)
 

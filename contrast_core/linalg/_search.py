@@ -31,7 +31,6 @@ MultiplyEach: TypeAlias = Callable[[FloatArray], Sequence[FloatArray]]
 
 EXTRA = 3  # number of vectors that a restricted space keeps in addition to the k wanted ones
 _TOGETHER = 8  # multiplying this many columns takes hardly longer than multiplying one
-_TOLERANCE = 1e-8  # largest sine of the angle to the exact subspace
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
 
@@ -274,18 +273,19 @@ def search(
     return list(pairs.values()), False
 
 
-def exact_enough(norm: float, gap: float) -> float:
+def exact_enough(norm: float, gap: float, sine: float) -> float:
     """Return the largest accepted ratio of residual and gap; 0 if the gap is not above rounding.
 
-    `norm` is a lower estimate of the norm of the matrix.
+    It is `sine`, or the effect of rounding if that is larger. `norm` is a lower estimate of the
+    norm of the matrix.
     """
     rounding = 50 * _EPS * norm
-    return max(_TOLERANCE, rounding / gap) if gap > rounding else 0.0
+    return max(sine, rounding / gap) if gap > rounding else 0.0
 
 
-def rounding_counts(norm: float, gap: float) -> bool:
+def rounding_counts(norm: float, gap: float, sine: float) -> bool:
     """Return whether `exact_enough` depends on the norm."""
-    return 50 * _EPS * norm > _TOLERANCE * gap
+    return 50 * _EPS * norm > sine * gap
 
 
 def block_width(k: int) -> int:

@@ -55,8 +55,8 @@ class ContrastPath(ShortRepr):
     representatives : ndarray of shape (p,)
         Indices into `alphas` of the clusters' medoids, ascending.
     solvers : tuple of str
-        The solver of each contrast: "eigh" (LAPACK), "eigsh" (ARPACK, with a proof) or "search"
-        (block search, with a proof unless ``plan.form`` is "products").
+        The solver of each contrast: "eigh" (LAPACK) or "search" (block search, with a proof unless
+        ``plan.form`` is "products").
     plan : contrast_core.solve.Plan
         The plan that was followed. ``plan.form`` is the form of the covariances, and
         ``plan.reason`` is the reason for the choice, in words.

@@ -111,7 +111,7 @@ class Statistic:
             for part, total in zip((x, y), totals, strict=True)
         )
         if self.alpha is not None:
-            budget = _PLAN.single_budget(len(p), 1)
+            budget = _PLAN.budget(len(p), 1)
             values, [v] = solve_contrast(p, q, self.alpha, 1, budget)[0]
             return Leading(float(values[0]), v, v)
         values, [v] = leading_ratios(p, q, self._ridge(n_varying), 1)

@@ -15,7 +15,7 @@ from contrast_core.feedback import muted
 from contrast_core.linalg import (
     Eigenpairs,
     NotConvergedError,
-    proved_trace_ratio,
+    proved_components,
     search_components,
     squares_fit,
 )
@@ -78,10 +78,10 @@ def _by_matrices(
     x: Moments, y: Moments, k: int, ridge: float, plan: Plan, _: int | None
 ) -> tuple[float, ContrastSolution | None]:
     frame = Frame.from_moments(x, y)
-    budget = plan.automatic_budget(frame.size, k)
+    budget = plan.budget(frame.size, k)
     if budget is None:
         return 0.0, None
-    alpha, pairs = proved_trace_ratio(frame.x, frame.y, k, ridge, budget)
+    alpha, pairs = proved_components((frame.x, frame.y), k, budget, ridge=ridge)
     if pairs is None or may_be_null(pairs.values[:k], frame.scale(alpha), frame.size):
         return alpha, None
     values, components = pairs.eigenpairs()

@@ -63,8 +63,8 @@ class ContrastSolution(NamedTuple):
         The same components in c orthonormal coordinates; c is at most the number of features.
     foreground_variance, background_variance : ndarray of shape (k,)
         Variances along each component.
-    solver : {"eigh", "eigsh", "search"}
-        "eigh" is LAPACK, "eigsh" is ARPACK, and "search" is the block search.
+    solver : {"eigh", "search"}
+        "eigh" is LAPACK, and "search" is the block search.
     n_null : int
         Number of components (of the k) along which nothing varies.
     """
@@ -168,7 +168,7 @@ def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list
     if budget is not None:
         solved = contrastive_path(frame.x, frame.y, np.array(alphas), k, budget=budget)
     else:
-        budget = plan.single_budget(frame.size, k)
+        budget = plan.budget(frame.size, k)
         solved = [solve_contrast(frame.x, frame.y, alpha, k, budget) for alpha in alphas]
     return [
         (Eigenpairs(pairs.values, frame.to_outer(pairs.components)), solver)

@@ -162,17 +162,11 @@ class Plan:
         """Return whether an iteration is faster than LAPACK for a matrix of this size."""
         return size >= max(self.limits.iterated, self.limits.iterated_each * k)
 
-    def single_budget(self, size: int, k: int) -> float | None:
+    def budget(self, size: int, k: int) -> float | None:
         """Return the budget of columns for one contrast; None if LAPACK is faster.
 
-        The budget is the cost of LAPACK, as a number of columns.
-        """
-        return size**2 / self.limits.lapack_columns if self.iterates(size, k) else None
-
-    def automatic_budget(self, size: int, k: int) -> float | None:
-        """Return the budget of columns for the automatic contrast; None if LAPACK is faster.
-
-        LAPACK would have to solve several contrasts, so the budget is larger than for one contrast.
+        The search multiplies several columns at a time, which takes less time than one after
+        another, so the budget is larger than LAPACK's cost as a number of columns.
         """
         if not self.iterates(size, k):
             return None

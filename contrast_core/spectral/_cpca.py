@@ -102,10 +102,9 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         Moments to which the data were reduced. `at` computes its results from them. For "gram" and
         "lanczos", the moments hold the rows, without a copy if possible. Do not change the rows
         while `at` is in use.
-    solver_ : {"eigh", "eigsh", "search"}
-        The algorithm that found the eigenpairs. "eigh" is LAPACK. "eigsh" is ARPACK's iteration,
-        whose result is proved. "search" is the block search, whose result is proved if a matrix was
-        formed.
+    solver_ : {"eigh", "search"}
+        The algorithm that found the eigenpairs. "eigh" is LAPACK. "search" is the block search,
+        whose result is proved if a matrix was formed.
     form_ : {"dense", "span", "products"}
         Form in which the covariances were held. "dense" stands for matrices of the features, "span"
         for matrices in the span of the rows, and "products" for the rows themselves.

@@ -15,7 +15,7 @@ from contrast_core.contrast import automatic_contrast
 from contrast_core.linalg import (
     NotConvergedError,
     _proof,
-    proved_trace_ratio,
+    proved_components,
     search_components,
     subspace_error,
 )
@@ -74,7 +74,7 @@ def test_the_automatic_contrast_is_as_exact_as_newtons_iteration(
     x, y = covariances(kind)
     ridge = 0.25 * np.trace(y) / D
     alpha, vectors = exact(x, y, k, ridge)
-    found = proved_trace_ratio(x * scale, y, k, ridge, np.inf)
+    found = proved_components((x * scale, y), k, np.inf, ridge=ridge)
     assert found.alpha == pytest.approx(scale * alpha, rel=1e-11)
     assert found.pairs is not None
     assert subspace_error(found.pairs.vectors.T, vectors) < 1e-7
@@ -96,7 +96,7 @@ def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.Monke
     values = np.r_[5.0, 4.0, 4.0 - gap, np.linspace(3, 0, D - 3)]
     x, y, basis = symmetric(values), 0.1 * np.eye(D), rotation(D)
     alpha, _ = exact(x, y, 2, 0.025)
-    found = proved_trace_ratio(x, y, 2, 0.025, 2000)
+    found = proved_components((x, y), 2, 2000, ridge=0.025)
     assert found.alpha == pytest.approx(alpha, rel=1e-10)
     assert (found.pairs is None) == (gap < 1e-12)
     moments = [SecondMoments(9, np.zeros(D), part) for part in (x, y)]  # these have the same ridge
@@ -105,10 +105,10 @@ def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.Monke
     assert solution.solver == ("eigh" if gap < 1e-12 else "search")
     if found.pairs is not None:
         assert subspace_error(found.pairs.vectors.T, basis[:, :2].T) < 1e-7
-    assert proved_trace_ratio(x, y, 1, 0.025, 2000).pairs is not None
+    assert proved_components((x, y), 1, 2000, ridge=0.025).pairs is not None
     # This lowers the tested bound below the next eigenvalue, so that the proof fails.
     monkeypatch.setattr(_proof, "AIMS", (-1.0,))
-    assert proved_trace_ratio(x, y, 1, 0.025, 2000).pairs is None
+    assert proved_components((x, y), 1, 2000, ridge=0.025).pairs is None
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
