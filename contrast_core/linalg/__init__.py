@@ -16,15 +16,12 @@ from contrast_core.linalg._generalized import (
     RidgeWeights,
     check_definite,
     leading_ratios,
+    orthogonal_ratios,
+    pooled_eigenvalues,
 )
 from contrast_core.linalg._lapack import mirror_upper
 from contrast_core.linalg._path import contrastive_path
 from contrast_core.linalg._pivoted_cholesky import PivotedFactor, pivoted_cholesky
-from contrast_core.linalg._pooled_ratio import (
-    orthogonal_ratios,
-    pooled_eigenvalues,
-    pooled_ratios,
-)
 from contrast_core.linalg._proof import Eigenpairs
 from contrast_core.linalg._search import NotConvergedError, SearchSpace, squares_fit
 from contrast_core.linalg._sparse_components import sparse_components
@@ -49,7 +46,6 @@ __all__ = [
     "orthonormal_rows",
     "pivoted_cholesky",
     "pooled_eigenvalues",
-    "pooled_ratios",
     "principal_angles",
     "proved_components",
     "search_components",

@@ -5,6 +5,15 @@ regularised background ``B = b_1 I + b_2 C_Y``. LAPACK reduces the problem by a 
 to an ordinary eigenproblem (Golub and Van Loan, Matrix Computations, 4th ed., section 8.7). An
 error is raised if B is not positive definite to working precision. The directions are B-orthonormal
 up to rounding errors times the condition number of B.
+
+If B is singular, some ratios are infinite. The problem is then rewritten ("pooled") as
+``C_X v = mu (C_X + B) v`` with ``lambda = mu / (1 - mu)``. The matrix ``C_X + B`` is positive
+definite in all directions in which anything varies (Stewart and Sun, Matrix Perturbation Theory,
+1990, chapter VI). Therefore mu lies between 0 and 1 and is accurate to rounding, even if lambda is
+infinite.
+
+If orthogonal directions are wanted, they are computed one after the other, and a reflection removes
+each direction before the next is computed (deflation).
 """
 
 from __future__ import annotations
@@ -27,22 +36,37 @@ class RidgeWeights(NamedTuple):
 
 
 def leading_ratios(
-    foreground: FloatArray, background: FloatArray, weight: RidgeWeights, k: int
+    foreground: FloatArray,
+    background: FloatArray,
+    weight: RidgeWeights,
+    k: int,
+    *,
+    pooled: bool = False,
 ) -> Eigenpairs:
     """Return the top-k generalised eigenpairs ``C_X v = lambda B v``.
 
     The values are descending and the components B-orthonormal. Raises ValueError if B has no
-    Cholesky factor.
+    Cholesky factor. If `pooled` is true, only C_X + B needs one. If ``v^T B v`` is zero, lambda is
+    then infinite, and v is scaled to ``v^T C_X v = 1``.
     """
     ridged = ridged_background(background, weight)
     size = len(ridged)
     try:
         values, vectors = scipy.linalg.eigh(
-            foreground, ridged, subset_by_index=(size - k, size - 1), check_finite=False
+            foreground,
+            foreground + ridged if pooled else ridged,
+            subset_by_index=(size - k, size - 1),
+            check_finite=False,
         )
     except np.linalg.LinAlgError as error:
         raise _singular(weight, "some directions") from error
-    return Eigenpairs(values[::-1].copy(), fix_signs(vectors.T[::-1]))
+    values, rows = values[::-1].copy(), vectors.T[::-1]
+    if pooled:
+        x, b = (np.einsum("kd,dk->k", rows, part @ rows.T) for part in (foreground, ridged))
+        infinite = b <= 4 * size * np.finfo(np.float64).eps * (x + b)
+        values = np.divide(x, b, out=np.full(k, np.inf), where=~infinite)
+        rows = rows / np.sqrt(np.where(infinite, x, b))[:, None]
+    return Eigenpairs(values, fix_signs(rows))
 
 
 def check_definite(background: FloatArray, weight: RidgeWeights) -> None:
@@ -72,3 +96,45 @@ def _singular(weight: RidgeWeights, directions: str) -> ValueError:
         "positive definite. Use a beta < 1 (beta='auto' chooses one), a condition_limit, more "
         "background rows, or fewer features."
     )
+
+
+def pooled_eigenvalues(
+    foreground: FloatArray, background: FloatArray, weight: RidgeWeights
+) -> FloatArray:
+    """Return all values mu of ``C_X v = mu (C_X + B) v``, ascending.
+
+    The value is 0 if the direction varies only in B, and 1 if it varies only in the foreground.
+    """
+    pooled = foreground + ridged_background(background, weight)
+    return np.asarray(scipy.linalg.eigh(foreground, pooled, eigvals_only=True, check_finite=False))
+
+
+def orthogonal_ratios(
+    foreground: FloatArray, background: FloatArray, weight: RidgeWeights, k: int, *, pooled: bool
+) -> Eigenpairs:
+    """Return k orthonormal directions with the largest ratios, found one after the other.
+
+    Each direction has the largest ratio among all directions that are orthogonal to the previous
+    ones. If `pooled` is true, B may be singular.
+    """
+    x, y = foreground, background
+    outwards = np.eye(len(x))  # basis of the directions that are left, as rows
+    values, directions = np.empty(k), np.empty((k, len(x)))
+    for i in range(k):
+        pair = leading_ratios(x, y, weight, 1, pooled=pooled)
+        [unit] = pair.components / np.linalg.norm(pair.components)
+        values[i], directions[i] = pair.values[0], unit @ outwards
+        # This reflection maps the direction to the first coordinate, which is then dropped.
+        unit[0] += np.copysign(1.0, unit[0])
+        unit /= np.linalg.norm(unit)
+        x, y = _reflected(x, unit), _reflected(y, unit)
+        outwards = (outwards - 2 * np.outer(unit, unit @ outwards))[1:]
+    return Eigenpairs(values, fix_signs(directions))
+
+
+def _reflected(matrix: FloatArray, unit: FloatArray) -> FloatArray:
+    """Return ``H M H`` without its first coordinate, for ``H = I - 2 u u^T``."""
+    product = matrix @ unit
+    product -= (unit @ product) * unit
+    change = np.outer(unit, 2 * product)
+    return np.asarray((matrix - change - change.T)[1:, 1:])

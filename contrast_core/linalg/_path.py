@@ -26,7 +26,7 @@ import numpy as np
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._eigen import solve_contrast
-from contrast_core.linalg._precondition import Pencil, unconditioned
+from contrast_core.linalg._precondition import Pencil, by_diagonal
 from contrast_core.linalg._proof import (
     Eigenpairs,
     RitzPairs,
@@ -126,7 +126,8 @@ class _ProvedPath:
             return 0.2 * allowed_sine(self._norm(ritz.alpha), gap)
 
         # The first factor needs rough Ritz vectors.
-        search(space, lambda: alphas[:1], self.k, [unconditioned(4)], tolerance, 2 * budget)
+        stage = by_diagonal(pencil.diagonals, 4)
+        search(space, lambda: alphas[:1], self.k, [stage], tolerance, 2 * budget)
         candidates: list[RitzPairs] = []
         for i in range(0, len(alphas), _GROUP):
             group = alphas[i : i + _GROUP]

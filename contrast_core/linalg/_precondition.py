@@ -127,11 +127,6 @@ def join_preconditioners(stage: Stage, other: Stage) -> Stage:
     return stage._replace(make=make)
 
 
-def unconditioned(patience: int) -> Stage:
-    """Return the stage without a preconditioner, which extends the space by the residuals."""
-    return Stage(lambda _: lambda columns, *_: columns, patience, extra=2)
-
-
 def _margins(values: FloatArray, diagonal: FloatArray, gap: float) -> FloatArray:
     """Return Ritz values (b,) minus a diagonal (D,), with a positive lower bound, (D, b)."""
     least = max(_FLOOR * float(np.abs(values).max()), gap / 2, _TINY)

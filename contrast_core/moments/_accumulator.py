@@ -21,10 +21,9 @@ from scipy.sparse import issparse, vstack
 
 from contrast_core._validation import FloatArray, check_choice
 from contrast_core.linalg import mirror_upper
-from contrast_core.moments._kernels import compiled_pays
+from contrast_core.moments._kernels import compiled_pays, covariance_parts
 from contrast_core.moments._moments import in_cache
 from contrast_core.moments._sparse import BoolArray, filled_features, group_sums
-from contrast_core.moments._sparse_within import sparse_within
 from contrast_core.rows import ELEMENTS, Rows, labelled_blocks
 
 Precision: TypeAlias = Literal["double", "single"]
@@ -114,8 +113,8 @@ class Accumulator:
 
     Rows are gathered into blocks that are large enough for BLAS, and each block is summarised about
     its own means. Summaries are merged in float64. With the precision "single", the products within
-    a block are computed in float32. The function `sparse_within` computes the products of sparse
-    rows if that is less work than converting them to dense rows.
+    a block are computed in float32. The products of sparse rows are computed
+    entry by entry if that is less work than converting them to dense rows.
 
     Parameters
     ----------
@@ -279,5 +278,25 @@ def _dense_summary(
 def _sparse_summary(
     rows: Any, weights: Any, codes: Any, n_groups: int, *, filled: BoolArray
 ) -> Summary:
+    """Summarise one block of sparse rows.
+
+    The columns in the mask `filled` are treated as dense. The covariance is the same up to
+    rounding, whichever columns these are. Only its upper triangle is filled.
+    """
     with np.errstate(over="ignore", invalid="ignore"):  # `Accumulator.result` raises an error
-        return Summary(*sparse_within(rows, filled, weights, codes, n_groups))
+        n_features = rows.shape[1]
+        dense, others = np.flatnonzero(filled), np.flatnonzero(~filled)
+        total, sums = group_sums(rows, weights, codes, n_groups)
+        means = sums / np.maximum(total, np.finfo(np.float64).tiny)[:, None]
+        spread = None if weights is None else np.sqrt(weights)
+        among, across, square = covariance_parts(
+            rows, dense, others, means[:, dense], spread, codes
+        )
+        scaled = np.sqrt(total)[:, None] * means[:, others]
+        for some in in_cache(square):
+            square[some] -= scaled[:, some].T @ scaled
+        within = np.empty((n_features, n_features))
+        within[np.ix_(dense, dense)], within[np.ix_(others, others)] = among, square
+        within[np.ix_(others, dense)], within[np.ix_(dense, others)] = across, across.T
+        within /= total.sum()
+        return Summary(total, means, within)

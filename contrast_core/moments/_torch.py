@@ -28,9 +28,6 @@ _SINGLE_ROWS = 4096  # number of rows whose products are added up in float32
 class DeviceAccumulator:
     """Count, mean and scatter matrix of rows, with products taken on a device.
 
-    Torch has no symmetric product. Therefore the scatter matrix is computed in panels of columns,
-    and only its upper triangle and the blocks on its diagonal are computed.
-
     Parameters
     ----------
     name : str
@@ -41,8 +38,6 @@ class DeviceAccumulator:
         Arithmetic of the products.
     elements : int
         Number of values that are copied at once.
-    panel : int
-        Number of columns in a panel of the scatter matrix.
     """
 
     def __init__(
@@ -52,12 +47,11 @@ class DeviceAccumulator:
         precision: Precision,
         *,
         elements: int = DEVICE_BLOCKS * ELEMENTS,
-        panel: int = 512,
     ) -> None:
         self._name, self.device = name, check_device(device)
         self.torch: Any = import_module("torch")
         self.dtype = getattr(self.torch, check_precision(precision).name)
-        self._elements, self._panel, self._count = elements, panel, 0
+        self._elements, self._count = elements, 0
 
     def consume(self, rows: Rows) -> None:
         """Add rows; raise ValueError on NaN or infinity."""
@@ -94,12 +88,10 @@ class DeviceAccumulator:
         shifted = (rows - self._shift).to(self.dtype)
         self._total += shifted.sum(dim=0, dtype=torch.float64)
         for part in shifted.split(len(rows) if self.dtype == torch.float64 else _SINGLE_ROWS):
-            for i in range(0, part.shape[1], self._panel):
-                into, panel = self._products[i : i + self._panel, i:], part[:, i : i + self._panel]
-                if self.dtype == torch.float64:
-                    into.addmm_(panel.T, part[:, i:])
-                else:
-                    into += panel.T @ part[:, i:]
+            if self.dtype == torch.float64:
+                self._products.addmm_(part.T, part)
+            else:
+                self._products += part.T @ part
 
     def result(self) -> Summary | None:
         """Return the summary of all rows so far as NumPy arrays; None if there were no rows."""

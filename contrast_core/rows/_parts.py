@@ -13,7 +13,9 @@ from contrast_core.rows._rows import Index, Rows
 RowsT = TypeVar("RowsT", bound=Rows)
 
 
-def joint_blocks(parts: Sequence[Rows], *, check: bool = True) -> Iterator[tuple[int, Any]]:
+def joint_blocks(
+    parts: Sequence[Rows], *, check: bool = True
+) -> Iterator[tuple[int, Any, Any, Any]]:
     """Yield blocks of several disjoint selections of one dataset's rows, in one pass over it.
 
     Parameters
@@ -25,16 +27,19 @@ def joint_blocks(parts: Sequence[Rows], *, check: bool = True) -> Iterator[tuple
 
     Yields
     ------
-    int, ndarray or CSR matrix
-        Index of a part in `parts`, and finite rows of this part.
+    int, ndarray or CSR matrix, ndarray or None, ndarray or None
+        Index of a part in `parts`, and finite rows of this part with their weights and groups.
     """
     wanted, owner = joined(parts)
+    labels = wanted.weights, wanted.codes
     for start, stop in wanted._shown(list(pairwise(wanted.edges()))):
         block = wanted.read(start, stop, check=check)
         here = owner[start:stop]
+        own = [None if each is None else each[start:stop] for each in labels]
         for i in np.unique(here).tolist():
             mine = here == i
-            yield i, block if mine.all() else block[mine]
+            rows = block if mine.all() else block[mine]
+            yield i, rows, *(None if each is None else each[mine] for each in own)
 
 
 def joined(parts: Sequence[RowsT]) -> tuple[RowsT, Index]:

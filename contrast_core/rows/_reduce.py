@@ -13,7 +13,7 @@ network.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, cast
 
@@ -51,36 +51,18 @@ def reduce_rows(
     if parts[0].place == "dask":
         return _reduce_chunks(cast("Sequence[DaskRows]", parts), start, check)
     sums = [start() for _ in parts]
-    blocks = joint_blocks(parts, check=check) if len(parts) > 1 else _blocks(parts[0], check)
-    for i, *block in with_labels(parts, blocks):
+    alone = ((0, *block) for block in labelled_blocks(parts[0], check=check))
+    for i, *block in joint_blocks(parts, check=check) if len(parts) > 1 else alone:
         sums[i].add(*block)
     return [each.result() for each in sums]
 
 
 def labelled_blocks(rows: Rows, *, check: bool = True) -> Iterator[tuple[Any, Any, Any]]:
     """Yield blocks of rows with the weights and the groups of the rows, or None for either."""
-    return (block[1:] for block in with_labels([rows], _blocks(rows, check)))
-
-
-def with_labels(
-    parts: Sequence[Rows], blocks: Iterable[tuple[int, Any]]
-) -> Iterator[tuple[int, Any, Any, Any]]:
-    """Add the weights and groups of their rows to blocks of several parts.
-
-    `blocks` yields the index of a part and a block of its rows. The blocks of each part must be in
-    the order of its rows.
-    """
-    labels = [(part.weights, part.codes) for part in parts]
-    ends = [0] * len(parts)
-    for i, block in blocks:
-        which = slice(ends[i], ends[i] + block.shape[0])
-        ends[i] = which.stop
-        weights, codes = (None if each is None else each[which] for each in labels[i])
-        yield i, block, weights, codes
-
-
-def _blocks(rows: Rows, check: bool) -> Iterator[tuple[int, Any]]:
-    return ((0, block) for block in rows.blocks(check=check))
+    weights, codes, stop = rows.weights, rows.codes, 0
+    for block in rows.blocks(check=check):
+        start, stop = stop, stop + block.shape[0]
+        yield block, *(None if each is None else each[start:stop] for each in (weights, codes))
 
 
 def _reduce_chunks(

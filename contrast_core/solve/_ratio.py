@@ -26,7 +26,6 @@ from contrast_core.linalg import (
     orthogonal_ratios,
     orthonormal_rows,
     pooled_eigenvalues,
-    pooled_ratios,
 )
 from contrast_core.moments import Moments
 from contrast_core.solve._contrast import may_be_null, warn_of_null_directions
@@ -123,7 +122,7 @@ def _orthogonal_or_limited(
         solved.append(
             orthogonal_ratios(x, y, weight, k, pooled=pooled)
             if orthogonal
-            else pooled_ratios(x, y, weight, k)
+            else leading_ratios(x, y, weight, k, pooled=True)
         )
     return frame, solved
 

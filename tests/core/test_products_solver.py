@@ -11,8 +11,7 @@ import scipy.sparse as sp
 
 from contrast_core import CPCA, PCPCA, CPCAStar
 from contrast_core.linalg import NotConvergedError, search_components, subspace_error
-from contrast_core.linalg._precondition import unconditioned
-from contrast_core.linalg._search import SearchSpace, random_block, search
+from contrast_core.linalg._search import SearchSpace, Stage, random_block, search
 from contrast_core.moments import product_moments, weighted_sum
 from contrast_core.rows import rows_of
 from tests.core.kinds import long_indices
@@ -72,7 +71,7 @@ def test_an_exact_eigenpair_is_not_accepted_before_the_next_one_has_converged() 
     start[:, 0] = np.eye(400)[1] + 1e-9 * start[:, 8]
     start = np.linalg.qr(start[:, :8])[0]
     space = SearchSpace(lambda columns: [values[:, None] * columns], start, 300)
-    stages = [unconditioned(1000)]
+    stages = [Stage(lambda _: lambda columns, *_: columns, 1000, extra=2)]
     (pairs,), converged = search(space, lambda: np.zeros(1), 1, stages, lambda *_: 1e-8)
     assert converged
     np.testing.assert_allclose(pairs.values[0], 10.0)

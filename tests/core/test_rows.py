@@ -118,7 +118,7 @@ def test_several_selections_are_read_in_one_pass(values: Any, data: Any) -> None
     sets = [np.isin(np.arange(N) % 9, some) for some in ([0, 4], [1], [5, 7, 8])]
     sets.append((np.arange(N) % 9 == 2) & (np.arange(N) > 200))
     found: list[list[Any]] = [[] for _ in sets]
-    for i, block in joint_blocks([whole.take(mask) for mask in sets]):
+    for i, block, *_ in joint_blocks([whole.take(mask) for mask in sets]):
         assert block.shape[0] > 0
         found[i].append(dense(block))
     for blocks, mask in zip(found, sets, strict=True):

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from contrast_core import CPCA, SecondMoments
-from contrast_core.moments import _kernels, _sparse_within, span_moments
+from contrast_core.moments import _accumulator, _kernels, span_moments
 from contrast_core.moments._sparse import filled_features
 from contrast_core.rows import rows_of
 from tests.core.kinds import watch_toarray
@@ -112,7 +112,7 @@ def test_compiled_code_computes_the_same_sums(
             use_numba(compiled, patched)
             filled = filled_features(rows, codes, 4, compiled=compiled)
             assert 0 < filled.sum() < 150
-            parts.append(_sparse_within.sparse_within(rows, filled, weights, codes, 4))
+            parts.append(_accumulator._sparse_summary(rows, weights, codes, 4, filled=filled))
     each = np.ones(len(dense)) if weights is None else weights
     group = np.zeros(len(dense), int) if codes is None else codes
     centred = dense.astype(float)

@@ -83,7 +83,7 @@ def test_the_scatter_is_summed_in_panels(pair: Any, device: str, precision: Any)
     """Use several panels of the scatter matrix, and a mean far from zero."""
     rows = pair[0] + 2.0**14
     expected = SecondMoments.from_data(rows).covariance
-    sums = DeviceAccumulator("X", device, precision, elements=64 * 12, panel=5)
+    sums = DeviceAccumulator("X", device, precision, elements=64 * 12)
     sums.consume(rows_of(rows, elements=64 * 12))
     found = sums.result().within
     tolerance = (1e-13 if precision == "double" else 1e-6) * expected.max()
