@@ -191,7 +191,7 @@ def contrast_advice(
     sides = (samples.foreground, samples.background)
     n_folds = min(_N_FOLDS, *(sample.n_units for sample in sides))
     folds = [
-        fold[_codes(sample)]
+        fold[sample.codes]
         for fold, sample in zip(samples.assign_to_parts(n_folds, rng), sides, strict=True)
     ]
     fewest = min(int((folds[0] != i).sum()) for i in range(n_folds))
@@ -201,7 +201,7 @@ def contrast_advice(
     ridges = np.empty((n_folds, len(numbers), len(METHODS)))
     with resampling(samples), muted():
         for i in range(n_folds):
-            x, y = (_moments(s, fold != i) for s, fold in zip(sides, folds, strict=True))
+            x, y = (s.moments(fold != i) for s, fold in zip(sides, folds, strict=True))
             ridge = background_ridge(x, y, samples.n_varying)
             chosen = _whitened(_directions(x, y, ridge, numbers), y, ridge)
             ridges[i] = [[ridge * (each**2).sum() for each in of] for of in chosen]
@@ -217,16 +217,6 @@ def contrast_advice(
     leading = 0, METHODS.index("cPCA*")
     p_value = float(student.sf(difference[leading] / error[leading], df[leading]))
     return ContrastAdvice(np.array(numbers), excess, excess - margin, excess + margin, p_value)
-
-
-def _codes(sample: Sample) -> NDArray[np.intp]:
-    """Return the index of each row's unit."""
-    return np.arange(sample.rows.shape[0]) if sample.codes is None else sample.codes
-
-
-def _moments(sample: Sample, chosen: NDArray[np.bool_]) -> SecondMoments:
-    weights = None if sample.weights is None else sample.weights[chosen]
-    return SecondMoments.from_data(sample.rows[chosen], sample_weight=weights)
 
 
 def _directions(
@@ -273,8 +263,8 @@ def _unit_means(sample: Sample, values: FloatArray) -> FloatArray:
     """Return the mean of the values over the rows of each unit, (U, K, 4)."""
     weights = np.ones(len(values)) if sample.weights is None else sample.weights
     sums = np.zeros((sample.n_units, *values.shape[1:]))
-    np.add.at(sums, _codes(sample), weights[:, None, None] * values)
-    return sums / np.bincount(_codes(sample), weights)[:, None, None]
+    np.add.at(sums, sample.codes, weights[:, None, None] * values)
+    return sums / np.bincount(sample.codes, weights)[:, None, None]
 
 
 def _difference(x: FloatArray, y: FloatArray, shared: Any) -> tuple[FloatArray, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -205,14 +204,6 @@ class _DeflatedUnits(Deflation):
 
     given: NDArray[np.bool_] = field(kw_only=True)
     pooled: bool = field(kw_only=True)
-    pooled_covariance: FloatArray | None = None
-
-    def find(self, n_components: int) -> Self:
-        """Find the components of the original data, and keep the covariance of all units."""
-        super().find(n_components)
-        if self.pooled:  # no relabelling changes the foreground
-            self.pooled_covariance, _ = self._sets(self.given)
-        return self
 
     def _original_covariances(self, j: int) -> tuple[FloatArray, FloatArray]:
         x, y = self._sets(self.given)
@@ -226,8 +217,6 @@ class _DeflatedUnits(Deflation):
     def _sets(self, is_treated: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
         """Return the covariances of foreground and background, with equal weights of all units."""
         [units] = self.units
-        is_foreground = np.ones_like(is_treated) if self.pooled else is_treated
-        x = self.pooled_covariance
-        if x is None:
-            x = units.covariance(is_foreground / is_foreground.sum())
-        return x, units.covariance(~is_treated / (~is_treated).sum())
+        sides = is_treated | self.pooled, ~is_treated
+        x, y = (units.covariance(side / side.sum()) for side in sides)
+        return x, y

@@ -142,7 +142,7 @@ def cross_fitted_ratio(
     samples = two_samples(X, background, units, background_units, **weights)
     k = check_n_components(n_components, samples.n_varying)
     sizes = samples.foreground.n_units, samples.background.n_units
-    if samples.foreground.codes is None and min(sizes) < 4:
+    if not samples.foreground.grouped and min(sizes) < 4:
         raise ValueError(
             f"X has {sizes[0]} rows and background {sizes[1]}. Each half of a split needs 2 rows "
             "to have a variance, so the splits need at least 4 of both."

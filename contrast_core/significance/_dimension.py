@@ -16,6 +16,7 @@ from contrast_core._validation import (
     check_generator,
     check_number,
 )
+from contrast_core.linalg import principal_angles
 from contrast_core.significance._estimators import resampling
 from contrast_core.significance._units import two_samples
 
@@ -169,13 +170,13 @@ def contrast_dimension(
         if not shared:
             return ContrastDimension(n_first, n_first, n_second, np.empty(0), 1.0)
         ours, theirs = first.leading(n_first), second.leading(n_second)
-        cosines = _cosines(ours, theirs)
+        cosines = np.cos(principal_angles(ours, theirs))[::-1]
         turned = second.rotated(theirs, _turned_into(ours, theirs))
-        smallest = [
-            _cosines(first.drawn(rng).leading(n_first), turned.drawn(rng).leading(n_second))[-1]
+        angles = [
+            principal_angles(first.drawn(rng).leading(n_first), turned.drawn(rng).leading(n_second))
             for _ in range(n_resamples)
         ]
-    threshold = float(np.quantile(smallest, share))
+    threshold = float(np.quantile(np.cos(angles)[:, 0], share))
     n_own = n_first - int((cosines >= threshold).sum())
     return ContrastDimension(n_own, n_first, n_second, cosines, threshold)
 
@@ -256,11 +257,6 @@ def _largest_square(rows: FloatArray) -> float:
     """Return the square of the largest singular value."""
     small = rows.T @ rows if rows.shape[1] <= len(rows) else rows @ rows.T
     return float(np.linalg.eigvalsh(small)[-1])
-
-
-def _cosines(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the cosines of the principal angles of two row spaces, descending."""
-    return np.asarray(np.minimum(np.linalg.svd(first @ second.T, compute_uv=False), 1.0))
 
 
 def _turned_into(first: FloatArray, second: FloatArray) -> FloatArray:

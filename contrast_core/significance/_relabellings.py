@@ -47,7 +47,7 @@ class Relabellings:
         free = [len(samples.unshared(side)) for side in (0, 1)]
         n_distinct = 2 ** len(samples.shared) * math.comb(sum(free), free[0])
         total = min(n_distinct, n_permutations)
-        _check_resolution(free, n_distinct, total, grouped=samples.foreground.codes is not None)
+        _check_resolution(free, n_distinct, total, grouped=samples.foreground.grouped)
         return cls(samples, n_distinct, total)
 
     @property

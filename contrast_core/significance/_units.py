@@ -105,27 +105,6 @@ class Units:
         return share**2 if self.covariances is None else share
 
     @classmethod
-    def from_labels(
-        cls,
-        rows: Any,
-        codes: NDArray[np.intp],
-        name: str,
-        weights: FloatArray | None = None,
-    ) -> Self:
-        """Return the units of labelled rows."""
-        order = np.argsort(codes, kind="stable")
-        parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-        covariances = np.empty((len(parts), *2 * [rows.shape[1]]))
-        counts, means = [], []
-        for part, covariance in zip(parts, covariances, strict=True):
-            own = None if weights is None else weights[part]
-            moments = SecondMoments.from_data(rows[part], name=name, sample_weight=own)
-            counts.append(float(moments.n_samples))
-            means.append(moments.mean)
-            covariance[:] = moments.covariance
-        return cls(np.array(counts), np.stack(means), covariances)
-
-    @classmethod
     def stacked(cls, parts: Sequence[Self]) -> Self:
         """Stack the units of several datasets."""
         covariances = [part.covariances for part in parts if part.covariances is not None]
@@ -134,13 +113,6 @@ class Units:
             np.vstack([part.means for part in parts]),
             np.concatenate(covariances) if covariances else None,
         )
-
-    @classmethod
-    def from_rows(cls, rows: Any, weights: FloatArray | None = None) -> Self:
-        """Return units that are single rows, as a dense matrix."""
-        dense = rows.toarray() if issparse(rows) else rows
-        counts = np.ones(rows.shape[0]) if weights is None else weights
-        return cls(counts, np.asarray(dense, dtype=np.float64), None)
 
     def covariance(self, share: FloatArray) -> FloatArray:
         """Return the covariance of a mixture of units with these shares (U,), which sum to 1."""
@@ -195,37 +167,42 @@ class Units:
 class Sample(NamedTuple):
     """Rows in memory, with the index of the unit to which each row belongs.
 
-    If `codes` is None, every row is a unit of its own. The mean of the weights is 1. If there are
-    several backgrounds, `strata` is the index of the background of each row.
+    If `grouped` is False, every row is a unit of its own. The mean of the weights is 1. If there
+    are several backgrounds, `strata` is the index of the background of each row.
     """
 
     rows: Any
-    name: str
-    codes: NDArray[np.intp] | None
+    codes: NDArray[np.intp]
+    grouped: bool
     weights: FloatArray | None = None
     strata: NDArray[np.intp] | None = None
 
     @property
     def n_units(self) -> int:
         """Return the number of units."""
-        return self.rows.shape[0] if self.codes is None else int(self.codes.max()) + 1
+        return int(self.codes.max()) + 1
 
     @property
     def sizes(self) -> NDArray[np.intp]:
         """Return the number of rows of each unit, (U,)."""
-        if self.codes is None:
-            return np.ones(self.rows.shape[0], dtype=np.intp)
         return np.bincount(self.codes)
+
+    def moments(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> SecondMoments:
+        """Return the moments of some rows, given by a mask or by their indices."""
+        weights = None if self.weights is None else self.weights[chosen]
+        return SecondMoments.from_data(self.rows[chosen], sample_weight=weights)
 
     def units(self) -> Units:
         """Compute the units of this dataset, in one pass over its rows."""
-        if self.codes is None:
-            return Units.from_rows(self.rows, self.weights)
-        return Units.from_labels(self.rows, self.codes, self.name, self.weights)
+        if self.grouped:
+            return self.merged(np.arange(self.n_units))
+        dense = self.rows.toarray() if issparse(self.rows) else self.rows
+        counts = np.ones(len(dense)) if self.weights is None else self.weights
+        return Units(counts, np.asarray(dense, dtype=np.float64), None)
 
     def thinned(self, most: NDArray[np.integer], rng: np.random.Generator) -> Sample:
         """Draw at most `most` (U,) rows of each unit, without replacement."""
-        if self.codes is None or (self.sizes <= most).all():
+        if (self.sizes <= most).all():
             return self
         shuffled = rng.permutation(len(self.codes))
         order = shuffled[np.argsort(self.codes[shuffled], kind="stable")]
@@ -236,8 +213,17 @@ class Sample(NamedTuple):
 
     def merged(self, of_unit: NDArray[np.intp]) -> Units:
         """Join the units with the same index in `of_unit` (U,) into one larger unit each."""
-        codes = of_unit if self.codes is None else of_unit[self.codes]
-        return Units.from_labels(self.rows, codes, self.name, self.weights)
+        codes = of_unit[self.codes]
+        order = np.argsort(codes, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+        covariances = np.empty((len(parts), *2 * [self.rows.shape[1]]))
+        counts, means = [], []
+        for part, covariance in zip(parts, covariances, strict=True):
+            moments = self.moments(part)
+            counts.append(float(moments.n_samples))
+            means.append(moments.mean)
+            covariance[:] = moments.covariance
+        return Units(np.array(counts), np.stack(means), covariances)
 
 
 class TwoSamples(NamedTuple):
@@ -313,7 +299,7 @@ class TwoSamples(NamedTuple):
 
     def numbers(self) -> tuple[int | None, int | None]:
         """Return the numbers of units of foreground and background; None without units."""
-        if self.foreground.codes is None:
+        if not self.foreground.grouped:
             return None, None
         return self.foreground.n_units, self.background.n_units
 
@@ -360,7 +346,7 @@ def two_samples(
     strata = None if which is None else which[used_y]
     n_varying = _n_varying(x, y)
     shared = np.empty((0, 2), dtype=np.intp)
-    codes: list[Any] = [None, None]
+    codes = [np.arange(part.shape[0]) for part in (x, y)]
     if labels is not None:
         names_x, codes[0] = _coded(labels[0][used_x], "units", fewest)
         names_y, codes[1] = _coded(labels[1][used_y], "background_units", fewest)
@@ -376,8 +362,8 @@ def two_samples(
         directions, coordinates = np.linalg.qr(np.vstack([x, y]).astype(np.float64).T)
         basis = directions.T
         x, y = np.split(coordinates.T, [x.shape[0]])
-    foreground = Sample(x, "X", codes[0], weights_x)
-    background = Sample(y, "background", codes[1], weights_y, strata)
+    foreground = Sample(x, codes[0], labels is not None, weights_x)
+    background = Sample(y, codes[1], labels is not None, weights_y, strata)
     return TwoSamples(foreground, background, shared, n_varying, basis, design)
 
 
