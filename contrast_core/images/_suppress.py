@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -270,16 +270,7 @@ def suppress_background(
         rest = np.subtract(whole, lines, dtype=result.denoised.dtype)
         if rest[..., mask].var() < _CONSTANT_LINES * whole[..., mask].var():
             windows = _suitable_windows(rest, rest, mask, rest)
-            remover = _fitted(windows, rest, rest, mask, *options)
-            kept = _removed_and_spread(remover, windows, rest, None)[0]
-            if brightness == "remove":
-                kept = 0.0
-            windows.map(
-                lambda rows: remover.transform(rows) + kept,
-                rest,
-                out=result.denoised,
-                progress=progress,
-            )
+            _filtered(windows, rest, rest, mask, rest, result.denoised, *options)
     return result
 
 
@@ -303,25 +294,42 @@ def _whole_lines(removed: NDArray[Any], strips: Patches) -> NDArray[Any]:
     return np.asarray(lines - lines.mean(axis=(-2, -1), keepdims=True))
 
 
-def _fitted(
+class _Filtered(NamedTuple):
+    """A fitted remover, its result, the brightness that was kept, and the signal's variance."""
+
+    remover: StructuredBackgroundRemover
+    denoised: Any
+    brightness: float
+    spread: float
+
+
+def _filtered(
     samples: Patches,
     stack: Any,
     source: Any,
     mask: BoolArray | None,
+    target: Any,
+    out: Any,
     strength: str,
     brightness: Brightness,
     progress: Progress,
-) -> StructuredBackgroundRemover:
-    """Return a remover that was fitted to patches of the image and of the background."""
+) -> _Filtered:
+    """Fit a remover to patches of the image and of the background, and apply it to `target`."""
     if strength == "auto":
         lines_on_dark = _are_strips(samples) and brightness == "remove"
         strength = "constant" if lines_on_dark else "varying"
     moments = _moments(samples, source, mask, "the background", progress)
     remover = StructuredBackgroundRemover(background_strength=strength)  # type: ignore[arg-type]
-    return remover.fit(
+    remover.fit(
         _moments(samples, stack, None, "the image", progress),
         background=stationary_moments(moments, samples.sides),
     )
+    removed, spread = _removed_and_spread(remover, samples, stack, None)
+    kept = removed if brightness == "keep" else 0.0
+    denoised = samples.map(
+        lambda rows: remover.transform(rows) + kept, target, out=out, progress=progress
+    )
+    return _Filtered(remover, denoised, kept, spread)
 
 
 def _suppress_by_patches(
@@ -340,12 +348,9 @@ def _suppress_by_patches(
     if len(samples.sides) == 2:  # a part of a large stack is enough for fitting
         part, _ = excerpt(stack, None, progress)
         source, mask = excerpt(source, mask, progress)
-    remover = _fitted(samples, part, source, mask, strength, brightness, progress)
-    removed, spread = _removed_and_spread(remover, samples, part, None)
-    kept = removed if brightness == "keep" else 0.0
-    denoised = samples.map(
-        lambda rows: remover.transform(rows) + kept, target, out=out, progress=progress
-    )
+    options = strength, brightness, progress
+    filtered = _filtered(samples, part, source, mask, target, out, *options)
+    remover = filtered.remover
     found = verdicts(
         block_moments(samples, part, name="the image", progress=progress),
         block_moments(samples, source, mask, name="the background", progress=progress),
@@ -362,8 +367,10 @@ def _suppress_by_patches(
         found = (*found, *better)
     if not smooth and not found:
         within = _removed_and_spread(remover, samples, source, mask)[1]
-        found = tuple(background_holds_signal(within / spread if spread > 0 else 0.0))
-    return SuppressedBackground(target, denoised, remover, found, samples, kept)
+        found = tuple(background_holds_signal(within / filtered.spread if filtered.spread else 0.0))
+    return SuppressedBackground(
+        target, filtered.denoised, remover, found, samples, filtered.brightness
+    )
 
 
 def _removed_and_spread(
@@ -372,18 +379,9 @@ def _removed_and_spread(
     """Return the mean of the removed part and the variance of the signal, from some windows."""
     rows = sampling.rows(stack, mask)
     n = rows.shape[0]
-    rows = rows.take(np.unique(np.linspace(0, n - 1, _SOME_WINDOWS).round().astype(int)))
-    blocks = [(block, remover.transform(block)) for block in rows.blocks()]
-    weights = [len(block) for block, _ in blocks]
-    removed, mean, square = (
-        float(np.average(values, weights=weights))
-        for values in (
-            [(block - signal).mean() for block, signal in blocks],
-            [signal.mean() for _, signal in blocks],
-            [(signal**2).mean() for _, signal in blocks],
-        )
-    )
-    return removed, square - mean**2
+    windows = rows.take(np.unique(np.linspace(0, n - 1, _SOME_WINDOWS).round().astype(int))).load()
+    signal = remover.transform(windows)
+    return float((windows - signal).mean()), float(signal.var())
 
 
 def _suppress_by_channel(
