@@ -167,6 +167,10 @@ def test_donors_of_one_set_are_thinned_to_the_smaller_median() -> None:
     # The medians of the donors in one set are 50 and 30. Donor 3 has 20 and 30 rows.
     np.testing.assert_array_equal(thinned.foreground.sizes, [30, 30, 30, 20])
     np.testing.assert_array_equal(thinned.background.sizes, [20, 30, 30])
+    # The background has no donors of its own here.
+    thinned = _balanced(two_samples(X, Y[:30], units, others[:30], fewest=1), rng)
+    np.testing.assert_array_equal(thinned.foreground.sizes, [60, 50, 40, 20])
+    np.testing.assert_array_equal(thinned.background.sizes, [20])
 
 
 RNG = np.random.default_rng(5)

@@ -127,7 +127,7 @@ def test_rows_are_separated_by_few_features_and_by_many(
 @pytest.mark.parametrize("nested", [False, True])
 def test_the_direction_agrees_with_plain_numpy(nested: bool) -> None:
     data = by_donor(5, 1.0, nested=nested)
-    found = condition_shift(**data, n_resamples=0)
+    found = condition_shift(**data, n_resamples=2)
     x, y = (
         [data[rows][data[names] == name] for name in np.unique(data[names])]
         for rows, names in (("X", "units"), ("background", "background_units"))

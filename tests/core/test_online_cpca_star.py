@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 
 from contrast_core import ContrastWarning, CPCAStar, OnlineCPCAStar, SecondMoments
 from contrast_core.datasets import load_mouse_protein
-from contrast_core.linalg import principal_angles
+from contrast_core.linalg import principal_angles, subspace_error
 from contrast_core.spectral import _online_steps
+from contrast_core.spectral._online_checks import _improved
 from contrast_core.spectral._online_rows import Scatter, standardise_running
 from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
 
@@ -132,6 +134,17 @@ def test_the_iteration_converges_if_leading_eigenvalues_are_far_apart() -> None:
     assert alignment(circling, batch) < 0.9
     with pytest.warns(ContrastWarning, match="steps are few .*more n_passes, a smaller b"):
         OnlineCPCAStar(2, beta=0.5, learning_rate=1e-5, n_passes=1).fit(X, background=Y)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_better_components_near_the_given_ones_are_found(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, b = (rows @ rows.T / 60 for rows in rng.normal(size=(2, 30, 60)))
+    x[:2, :2] += 6 * np.eye(2)
+    exact = np.linalg.qr(scipy.linalg.eigh(x, b)[1][:, -2:])[0].T
+    near = np.linalg.qr((exact + 0.1 * rng.normal(size=exact.shape)).T)[0].T
+    better = _improved(near, (x @ near.T, b @ near.T), lambda new: (x @ new, b @ new)).T
+    assert subspace_error(better, exact) < 0.1 * subspace_error(near, exact)
 
 
 def test_ctrl_c_during_the_compiled_steps_raises_keyboard_interrupt(

@@ -123,6 +123,9 @@ def test_the_posterior_axis_of_the_toy_data_agrees_with_the_closed_form() -> Non
     toy = make_toy(300, 300)
     model = PCPCA(1, gamma=0.85).fit(toy.foreground, background=toy.background)
     found = model.posterior(random_state=0)
+    without_background = PCPCA(1, gamma=0.0).fit(toy.foreground, background=toy.background)
+    floor = 0.01 * without_background.noise_variance_
+    assert found.posterior.attrs["noise_floor"] == pytest.approx(floor)
     assert float(arviz.rhat(found.posterior["components"])["components"].max()) < 1.01
     axis = flat(found, "components")[:, 0].mean(axis=0)
     assert axis @ model.components_[0] / np.linalg.norm(axis) > np.cos(np.pi / 36)

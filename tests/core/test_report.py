@@ -235,6 +235,11 @@ def test_the_excess_its_interval_and_the_p_value_agree_with_their_definitions(pa
     np.testing.assert_allclose(advice.excess - advice.lower, margin)
 
 
+def test_the_numbers_of_components_are_limited_by_the_foreground_rows_outside_a_fold() -> None:
+    X, Y = shared_sets(5.0)
+    assert list(contrast_advice(X[:8], background=Y).n_components) == [1, 2, 3, 5]
+
+
 def test_units_and_rotations_of_the_data_do_not_change_the_advice() -> None:
     X, Y = shared_sets(2.0, (4.0,), n=60)
     units = {"units": np.arange(60) // 6, "background_units": np.arange(60) // 6}

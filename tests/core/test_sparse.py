@@ -51,6 +51,7 @@ def use_numba(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_kernels, "_WORTH_COMPILING", 0)
     else:
         monkeypatch.setattr(_kernels, "_numba", lambda: None)
+        monkeypatch.setattr(_kernels, "ELEMENTS", 1000)  # several blocks of the dense columns
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix, sp.csc_matrix])

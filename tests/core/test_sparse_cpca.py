@@ -93,6 +93,20 @@ def test_selecting_a_number_of_features_agrees_with_least_angle_regression(copie
                 np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
+def test_just_below_the_penalty_of_a_number_of_features_one_more_feature_enters() -> None:
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(40, 12)) * rng.uniform(0.5, 2, 12)
+        X[:, 1] -= 0.7 * X[:, 0]
+        values, rows = positive_root(X, X, 0.0)
+        for count in (2, 4, 7):
+            found = sparse_components(values, rows, 1, ridge=0.1, penalty=0.0, count=count)
+            penalty = (1 - 1e-5) * float(found.penalties[0])
+            below = sparse_components(values, rows, 1, ridge=0.1, penalty=penalty)
+            n_kept = [int((each.components != 0).sum()) for each in (found, below)]
+            assert n_kept == [count, count + 1]
+
+
 def test_without_a_penalty_the_components_are_those_of_cpca() -> None:
     X, Y = planted()
     dense = CPCA(3, alpha=0.5).fit(X, background=Y).components_

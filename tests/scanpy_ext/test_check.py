@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import scanpy as sc
 from anndata import AnnData
+from scipy.stats import poisson
 
 import scanpy_ext as cx
 from contrast_core import ContrastWarning, cross_fitted_ratio
@@ -146,6 +147,8 @@ def test_the_p_value_of_relabelled_donors_decides_whether_a_design_is_sound(desi
 def test_a_sound_design_passes_and_skipped_checks_are_unknown(design):
     result = check(design)
     assert result["sound"] == "yes"
+    # Two donors are too few for a p-value by relabelling, so the advice counts alone.
+    assert "PCA does as well" in result["checks"].loc["advice", "message"]
     assert list(result["not_checked"]) == []
     names = ["values", "genes", "depth", "composition", "donor", "ratio", "advice"]
     assert list(result["checks"].index) == names
@@ -213,7 +216,13 @@ def test_many_small_types_that_are_missing_together_are_reported(design):
     table = design.obs.iloc[drawn].set_axis([f"cell {i}" for i in range(1600)])
     table["fine"] = table["type"].astype(str) + rng.integers(120, size=1600).astype(str)
     many = AnnData(design.X[drawn], obs=table)
-    assert check(many, cell_type="fine")["checks"].loc["composition", "sound"]
+    composition = check(many, cell_type="fine")["checks"].loc["composition"]
+    assert composition["sound"]
+    numbers = table["fine"].value_counts()  # the controls are in the foreground too
+    expected = numbers * (table["condition"] == "ctrl").mean()
+    less = [poisson.pmf(range(100), each)[np.arange(100) < each / 5].sum() for each in expected]
+    by_chance = np.average(less, weights=numbers)
+    assert f"({by_chance:.1%} expected by chance)" in composition["message"]
     lacking = cells_without(many, kind="mono")
     with pytest.warns(ContrastWarning, match="composition: .* and .* more, 5.* of the"):
         check(lacking, cell_type="fine", **without_reference_cells(lacking))
@@ -236,6 +245,8 @@ def test_faults_of_the_design_are_named(design):
         return AnnData(values, design.obs)
 
     nested = cells_without(cells_without(design, donor="b"), donor="a", condition="stim")
+    mostly_b = cells_without(design, donor="b", condition="ctrl")
+    mostly_b = cells_without(mostly_b, donor="a", condition="stim", keep=60)
     # Gene 2 varies most in treated cells, and gene 3 in controls.
     one_sided = np.array(design.X)
     one_sided[:, 1] *= 1.5
@@ -256,6 +267,7 @@ def test_faults_of_the_design_are_named(design):
         ),
         (design, {"batch": "plate"}, "batch: no batch has cells in both sets"),
         (nested, {}, "donor: no donor has cells in both sets"),
+        (mostly_b, without_reference_cells, "donor: 1 in both sets; 'b' in one set only"),
         (valued(np.rint(design.X * 3)), {}, "values: the values look like raw counts"),
         (valued(np.expm1(design.X)), {}, "too large for logarithms of counts"),
         (design, {"mask_var": np.arange(8) > 5}, "genes: 2 of the 2 genes of largest variance"),

@@ -100,6 +100,7 @@ def test_donors_give_p_values_adjusted_for_the_number_of_levels() -> None:
     genes = [label.get_text() for label in dots.get_xticklabels()]
     assert len(genes) == len(set(genes)) <= 6
     assert set(genes[:3]) <= {f"gene{i}" for i in range(5)}
+    assert [text.get_text() for text in dots.get_legend().get_texts()] == ["0.25", "0.5", "1"]
     assert "over donors" in evidence.get_xlabel()
 
 

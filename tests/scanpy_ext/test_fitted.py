@@ -66,6 +66,11 @@ def test_a_result_applies_after_genes_are_reordered_selected_or_renamed(
         if name in LINEAR:
             with pytest.raises(ValueError, match="adata" + message):
                 cx.tl.denoise(fewer, key=name)
+    for slot in (f"PCs_{name}", f"PCs_{name}_fit"):
+        incomplete = cells.copy()
+        del incomplete.varm[slot]
+        with pytest.raises(ValueError, match=r"has no components in adata_fitted\.varm"):
+            cx.tl.project(cells.copy(), incomplete, key=name)
 
 
 @pytest.mark.parametrize("key", ["spatial", "neighbors", "pca", "X_pca", "PCs"])
