@@ -119,12 +119,7 @@ class Pair:
         if self.masks_frames:
             return self.background_images.frames(mask, _MOST_READ, report)[0], None
         box = (..., *box_of(mask))
-        part = sliceable(data)[box]
-        # If one mask holds for all images of a large stack, this code chooses images at even
-        # intervals. Otherwise the core would use only the first images of the stack.
-        if mask.ndim < part.ndim:
-            part = part[:: -(-math.prod(part.shape) // _MOST_READ)]
-        return part, mask[box]
+        return sliceable(data)[box], mask[box]
 
 
 @contextmanager

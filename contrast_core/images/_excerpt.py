@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contrast_core.feedback import Progress, with_progress
 from contrast_core.images._sampling import BoolArray
@@ -22,8 +23,9 @@ def excerpt(
     """Return at most 2**24 pixels of a stack, and their mask.
 
     A small stack is returned as it is. From a larger one, tiles of 512 x 512 pixels are chosen. If
-    there is a mask, the tiles with the most marked pixels are chosen. Otherwise the chosen tiles
-    are evenly spread. Tiles begin where stored chunks begin, so that each chunk is read once.
+    there is a mask, the tiles with the most marked pixels are chosen. Among tiles with equally many
+    marked pixels, and if there is no mask, the chosen tiles are evenly spread. Tiles begin where
+    stored chunks begin, so that each chunk is read once.
 
     Parameters
     ----------
@@ -46,12 +48,11 @@ def excerpt(
     starts = [_starts(stack, axis, side) for axis, side in zip((-2, -1), sides, strict=True)]
     places = list(product(*map(range, shape[:-2]), *starts))
     most = max(1, _PIXELS // math.prod(sides))
-    if mask is None:
-        chosen = np.unique(np.linspace(0, len(places) - 1, most).round().astype(int))
-    else:
+    marked = np.ones(len(places))
+    if mask is not None:
         marked = np.array([_tile(mask, place, sides).sum() for place in places])
-        chosen = np.sort(np.argsort(-marked, kind="stable")[:most])
-        chosen = chosen[marked[chosen] > 0]
+    chosen = _largest(marked, most)
+    chosen = chosen[marked[chosen] > 0]
     if not len(chosen):  # nothing is marked: cutting windows will raise
         return stack, mask
     shown = with_progress(chosen, len(chosen), "read", progress)
@@ -59,6 +60,14 @@ def excerpt(
     if mask is None:
         return tiles, None
     return tiles, np.stack([_tile(mask, places[i], sides) for i in chosen])
+
+
+def _largest(counts: NDArray[Any], n: int) -> NDArray[np.intp]:
+    """Return the sorted positions of the n largest counts, evenly spread among equal counts."""
+    least = np.sort(counts)[-n:][0]
+    more, equal = np.flatnonzero(counts > least), np.flatnonzero(counts == least)
+    some = np.linspace(0, len(equal) - 1, n - len(more)).round().astype(int)
+    return np.unique(np.concatenate([more, equal[some]]))
 
 
 def _starts(stack: Stack, axis: int, side: int) -> list[int]:

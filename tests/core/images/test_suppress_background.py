@@ -348,3 +348,17 @@ def test_chunks_of_a_large_image_are_loaded_at_most_four_times(
     assert marked[0].all()
     arrays = (image, stored, da.ones((9, 7), chunks=4))
     assert [chunk_side(each, -1) for each in arrays] == [None, 100, 4]
+
+
+def test_the_marked_area_is_read_from_the_whole_length_of_a_long_stack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("contrast_core.images._excerpt._PIXELS", 10 * 20**2)
+    stack = np.broadcast_to(np.arange(91.0)[:, None, None], (91, 20, 20))
+    for mask in (np.ones((20, 20), bool), np.ones(stack.shape, bool)):
+        tiles, _ = excerpt(stack, mask)
+        assert tiles[:, 0, 0].tolist() == list(range(0, 91, 10))
+    mask[40] = False
+    mask[40, 3:, 3:] = True  # the tile with the fewest marked pixels is not read
+    mask[41:] = False
+    assert excerpt(stack, mask)[0].max() == 39
