@@ -99,6 +99,11 @@ class ConditionShift:
 
         For each feature, the result is the share of the resampled directions in which the feature
         has one of the `n_top` largest absolute loadings, with the same sign as in `direction`.
+
+        Parameters
+        ----------
+        n_top : int, default=10
+            Number of features that count as leading in each direction.
         """
         n_top = min(check_count(n_top, "n_top"), len(self.direction))
         size = np.abs(self.resampled)
