@@ -46,6 +46,9 @@ def test_chunks_and_merged_parts_agree_with_the_whole(pair: Any) -> None:
     merged = parts[0].merge(parts[1]).merge(parts[2])
     assert_same(merged, whole)
     assert_same(pickle.loads(pickle.dumps(merged)), merged, atol=0)
+    PCAPlus(1).fit(PairMoments.from_data(X[:2], P[:2]))
+    with pytest.raises(ValueError, match=r"1 pair\(s\), but a variance needs at least 2"):
+        PCAPlus(1).fit(parts[0])
 
 
 @pytest.mark.parametrize(

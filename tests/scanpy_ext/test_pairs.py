@@ -113,6 +113,7 @@ def test_pairs_join_stimulated_and_control_cells_within_donors(design):
     counts, coverage, distances = cx.pl.match_pairs(design, show=False)
     assert [bar.get_width() for bar in counts.patches] == [*summary["donors"]["n_pairs"]]
     assert len(coverage.patches) == 4
+    assert distances.get_title() == f"median distance {summary['median_distance']:.3g}"
     assert distances.get_xlabel() == "distance of a pair"
 
 
