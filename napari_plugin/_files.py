@@ -155,7 +155,7 @@ def _write_zarr(path: Path, data: Any, axes: str, calibration: Calibration, repo
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[Any, Calibration]]:
+def open_images(path: Path) -> Iterator[tuple[Any, Calibration]]:
     """Open the images of a TIFF file or an OME-Zarr folder, with their calibration.
 
     Raises

@@ -64,7 +64,7 @@ def images_of(layer: Image | None, what: str, channel: Channel | None = None) ->
         )
     data = pixels_of(layer)
     if data.ndim < 2:
-        raise InputError(f"{layer.name!r} holds no image. Choose a layer with one.")
+        raise InputError(f"{layer.name!r} holds no image. Choose a layer that holds an image.")
     before, n = ("", 0) if channel is None else (":, " * channel.axis, channel.number)
 
     def code() -> str:
@@ -93,7 +93,7 @@ def leading_axes(layer: Image) -> list[tuple[str, int]]:
 def channel_axis(layer: Image) -> int:
     """Return the axis that probably holds channels, or -1 if there is none.
 
-    An axis whose name means channels is preferred to a short axis without a name.
+    An axis with a name like "channel" is preferred to a short axis without a name.
     """
     sizes = pixels_of(layer).shape
     axes = [(i, layer.axis_labels[i]) for _, i in leading_axes(layer)]

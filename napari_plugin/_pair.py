@@ -24,7 +24,7 @@ from napari_plugin._settings import (
 )
 
 _MOST_READ = 2**24  # largest number of background pixels that are read
-_FAR = 8.0  # least distance of a differing tile from the median, in median absolute deviations
+_FAR = 8.0  # a tile differs if it is this many median absolute deviations from the median
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 
 from contrast_core import load, save
 from contrast_core.images import Frames, Patches
-from napari_plugin._files import FORMATS, export, opened
+from napari_plugin._files import FORMATS, export, open_images
 from napari_plugin._model import as_lazy
 from napari_plugin._pair import Images, Pair
 from napari_plugin._settings import BoolArray, InputError, Report, Settings, no_report
@@ -127,7 +127,7 @@ def apply_to_folder(
         name = stems[path] if times[stems[path].lower()] == 1 else path.name
         told = partial(_tell, report, done, len(files), doing)
         try:
-            with opened(path) as (data, calibration):
+            with open_images(path) as (data, calibration):
                 images = Images(path.name, data)
                 lazy = as_lazy(load_model(model, images.shape), images, told)
                 export(lazy, target / f"{name}{ending}", calibration, told)

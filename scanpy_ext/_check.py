@@ -479,6 +479,7 @@ def _confounding_found(
     name: str, labels: pd.Series[Any], front: BoolArray, back: BoolArray
 ) -> _Finding:
     """Check whether the levels of a column have cells on both sides."""
+    plural = {"donor": "donors", "batch": "batches"}[name]
     sides = [set(labels[cells].dropna()) for cells in (front, back)]
     both = sides[0] & sides[1]
     missing = int(labels[front | back].isna().sum())
@@ -487,16 +488,18 @@ def _confounding_found(
             name,
             False,
             f"no {name} has cells in both sets, so the contrast also contains differences between "
-            f"{name}s, which cannot be separated from the effect. Contrast the controls of the "
-            f"{name}s with each other for comparison",
+            f"{plural}, which cannot be separated from the effect. Contrast the controls of the "
+            f"{plural} with each other for comparison",
         )
     alone = sorted((sides[0] | sides[1]) - both)
     if alone or missing:
         of_front = float(labels[front].isin(alone).mean()) if front.any() else 0.0
         said = [f"{listed(alone)} in one set only"] if alone else []
         said += [f"{missing} cells without a value"] if missing else []
-        return _Finding(name, of_front <= 0.5, f"{len(both)} in both sets; {'; '.join(said)}")
-    return _Finding(name, True, f"all {len(both)} have cells in both sets")
+        return _Finding(
+            name, of_front <= 0.5, f"{len(both)} {plural} in both sets; {'; '.join(said)}"
+        )
+    return _Finding(name, True, f"all {len(both)} {plural} have cells in both sets")
 
 
 def _ratio_found(
@@ -511,10 +514,11 @@ def _ratio_found(
     if not len(ratios):
         return _Finding("ratio", False, "too few cells for a cross-fitted ratio")
     contrast, nulls = ratios.iloc[0], ratios[ratios["null"]]
+    exploratory = " (by cell: exploratory)"
     said = (
-        f"{'' if within is None else 'within donors the '}cross-fitted ratio is "
-        f"{contrast['ratio']:.2f}, {contrast['relative']:.2f} times what directions without "
-        f"contrast give{'' if contrast['unit'] == 'donor' else ' (by cell: exploratory)'}"
+        f"the cross-fitted ratio{'' if within is None else ' within donors'} is "
+        f"{contrast['ratio']:.2f}, which is {contrast['relative']:.2f} times its baseline, the "
+        f"ratio of the total variances{'' if contrast['unit'] == 'donor' else exploratory}"
     )
     if p_value is not None:
         told = f"{said}; p = {p_value:.2g} by relabelling donors"
@@ -526,17 +530,17 @@ def _ratio_found(
         return _Finding(
             "ratio",
             True,
-            f"{said}. This number alone decides nothing, because controls of one donor against "
-            f"controls of another also give about 2 times. For a comparison, {advice}; for a test, "
-            "run scanpy_ext.tl.significance",
+            f"{said}. This number alone decides nothing, because controls of one donor, compared "
+            "with controls of another donor, also give about twice the baseline. For such a "
+            f"comparison, {advice}. For a test, run scanpy_ext.tl.significance",
         )
     worst = float(nulls["relative"].max())
     return _Finding(
         "ratio",
         bool(contrast["relative"] > max(worst, 1.5)),
-        f"{said}; controls of one donor against another's: "
-        f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times. If donors have cells in both "
-        "sets, within= compares the cells of each donor with each other",
+        f"{said}. Controls of one donor, compared with controls of another donor, give "
+        f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times the baseline. If donors have "
+        "cells in both sets, within= compares the cells of each donor with each other",
     )
 
 

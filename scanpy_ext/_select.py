@@ -243,7 +243,7 @@ def _by_level(
         asked = list(dict.fromkeys(map(text, given)))
         unknown = [each for each in asked if each not in levels]
         if unknown or not asked:
-            what = f"no cell has the level {shown(unknown[0])}" if unknown else "it names no level"
+            what = f"no cell has the level {shown(unknown[0])}" if unknown else "no level was given"
             raise ValueError(
                 f"{argument}: {what} of adata.obs[{groupby!r}]. "
                 f"The levels with cells are {listed(levels)}."

@@ -27,7 +27,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.M | r
 NUMBER = re.compile(r"-?\d+(?:\.(\d+))?(?:e[+-]?\d+)?")
 
 
-def _says(printed: str, shown: str) -> bool:
+def _agrees(printed: str, shown: str) -> bool:
     """Return whether the words are equal, and numbers differ by rounding only.
 
     Numbers may differ by two units of the last digit shown, but by at most 5%, because different
@@ -44,11 +44,11 @@ def _says(printed: str, shown: str) -> bool:
 
 
 def test_numbers_may_differ_by_two_units_of_the_last_digit() -> None:
-    assert _says("a = 0.43, 7 rows", "a =  0.41, 7 rows")
-    assert not _says("a = 0.44, 7 rows", "a = 0.41, 7 rows")
-    assert not _says("0.04 of the error", "0.03 of the error")
-    assert not _says("a = 0.41, 8 rows", "a = 0.41, 7 rows")
-    assert not _says("b = 0.41, 7 rows", "a = 0.41, 7 rows")
+    assert _agrees("a = 0.43, 7 rows", "a =  0.41, 7 rows")
+    assert not _agrees("a = 0.44, 7 rows", "a = 0.41, 7 rows")
+    assert not _agrees("0.04 of the error", "0.03 of the error")
+    assert not _agrees("a = 0.41, 8 rows", "a = 0.41, 7 rows")
+    assert not _agrees("b = 0.41, 7 rows", "a = 0.41, 7 rows")
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_the_code_of_a_page_prints_the_output_that_the_page_shows(
     for code, shown in BLOCK.findall(text):
         exec(compile(code, str(page), "exec"), namespace)
         printed = capsys.readouterr().out
-        assert _says(printed, shown), f"{page.name} shows\n{shown}\nbut prints\n{printed}"
+        assert _agrees(printed, shown), f"{page.name} shows\n{shown}\nbut prints\n{printed}"
 
 
 def test_the_benchmarks_named_on_pages_exist() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 PACKAGES = ("contrast_core", "scanpy_ext", "napari_plugin")
+FOLDERS = (*PACKAGES, "benchmarks", "docs", "papers", "scripts", "tests", "validation")
 
 # The `__all__` of each module holds its public names, and the reference lists them (test_docs.py).
 MODULES = (
@@ -128,17 +131,29 @@ def test_the_manifest_has_the_name_of_the_distribution() -> None:
     assert versions == {manifest.package_version}
 
 
+def _sources() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each Python file, and of the code of each tutorial."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "tutorials").glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        yield str(path.relative_to(ROOT)), "\n".join(code)
+
+
 def test_no_docstring_begins_with_a_fragment() -> None:
-    """Check that no first line begins with a word that refers to an earlier text."""
-    fragments = ("Of ", "That ", "The same", "Those ", "What ", "By what", "With what", "Not ")
+    """Check that no first line begins with a word that needs an earlier text to be understood."""
+    pronouns = ("That", "Those", "These", "This", "What", "It", "Its", "They", "Their")
+    others = ("Of", "By", "If", "With", "Without", "Not", "The same", "Whether a value is")
+    fragments = tuple(f"{words} " for words in pronouns + others)
     found = []
-    for package in ("contrast_core", "scanpy_ext", "napari_plugin"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-                    text = ast.get_docstring(node) or ""
-                    if text.startswith(fragments):
-                        found.append(f"{path.relative_to(ROOT)}: {text.splitlines()[0]}")
+    for name, source in _sources():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                text = ast.get_docstring(node) or ""
+                if text.startswith(fragments):
+                    found.append(f"{name}: {text.splitlines()[0]}")
     assert found == []
 
 

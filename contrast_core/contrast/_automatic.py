@@ -5,9 +5,9 @@ from __future__ import annotations
 from contrast_core.moments import Moments
 from contrast_core.solve import ContrastSolution, Plan, in_form, plan_for, solve_trace_ratio
 
-BACKGROUND_RIDGE = (
-    0.25  # tau / mean variance; equivalent to a shrinkage of 0.2 towards mean variance * I
-)
+# The ridge tau, divided by the mean variance of a feature. This ridge gives the same directions as
+# shrinking the covariance by 0.2 towards the mean variance times the identity.
+BACKGROUND_RIDGE = 0.25
 
 
 def trace_ratio_alpha(

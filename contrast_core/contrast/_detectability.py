@@ -92,7 +92,7 @@ def expected_subspace_error(
     exchangeable : bool, default=True
         Whether both views estimate the covariance, as in ``PCAPlusPlus(exchangeable=True)``.
     regime : {"fixed", "growing"}, default="fixed"
-        Whether the spikes stay fixed while n and D grow together, or grow with n and D.
+        Whether the spikes stay fixed while n and D grow ("fixed"), or grow as well ("growing").
 
     Returns
     -------
@@ -149,8 +149,8 @@ def signal_is_detectable(
 
     .. math:: \sqrt{2s/n}\,(1 + s^{-2/3}).
 
-    This is the edge of the semicircle law of the symmetrised cross-moment, plus its fluctuation at
-    99%.
+    The first factor is the edge of the semicircle law, which the eigenvalues of the symmetrised
+    cross-moment follow. The second factor raises it to the 99% quantile of the largest eigenvalue.
 
     Parameters
     ----------

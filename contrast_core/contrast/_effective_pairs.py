@@ -41,7 +41,7 @@ def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None)
 
     References
     ----------
-    Kish, Survey Sampling, 1965, Sec. 11.7.
+    Kish, Survey Sampling, 1965.
 
     Examples
     --------

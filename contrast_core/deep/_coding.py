@@ -107,7 +107,7 @@ class Coder:
 
     def _encoded(self, x: Tensor, kind: str) -> Tensor:
         encoder = getattr(self.networks, f"{kind}_encoder")
-        return posterior(encoder, self._model.seen(x)).mean
+        return posterior(encoder, self._model.encoder_input(x)).mean
 
     def _bounds(self, x: Tensor, y: Tensor) -> Tensor:
         n_latent = self.networks.n_latent

@@ -268,7 +268,7 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         going_on = check_flag(self.warm_start, "warm_start") and hasattr(self, "weights_")
         x, y_ = self._datasets(X, background)
         if going_on:
-            self._check_goes_on(x, sizes, noise)
+            self._check_continuation(x, sizes, noise)
             look_through((x, y_), noise)
             scale, seed = self._measured, self.seed_
         else:
@@ -574,7 +574,7 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         check_choice(self.noise, "noise", get_args(Noise))
         return self.noise
 
-    def _check_goes_on(self, x: Rows, sizes: tuple[int, int], noise: Noise) -> None:
+    def _check_continuation(self, x: Rows, sizes: tuple[int, int], noise: Noise) -> None:
         fitted, asked = (*self.latent_sizes_, self.noise_), (*sizes, noise)
         if fitted != asked:
             raise ValueError(

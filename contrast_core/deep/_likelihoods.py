@@ -15,7 +15,7 @@ from contrast_core.deep._reading import TARGET
 class Gaussian:
     r"""Density :math:`x \sim N(f, \sigma^2 I)` of scaled rows, with one noise variance."""
 
-    def seen(self, rows: Tensor) -> Tensor:
+    def encoder_input(self, rows: Tensor) -> Tensor:
         """Return the inputs of the encoders for a minibatch of rows, (b, n_features)."""
         return rows
 
@@ -52,7 +52,7 @@ class NegativeBinomial:
         self._unit = unit
         self._log_rates = torch.tensor(np.log(rates), dtype=dtype, device=device)
 
-    def seen(self, rows: Tensor) -> Tensor:
+    def encoder_input(self, rows: Tensor) -> Tensor:
         return (torch.log1p(rows * (TARGET / _totals(rows))) - self._mean) / self._unit
 
     def proportions(self, decoded: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ def bounds(
     encoder of z that both datasets share.
     """
     rows = torch.cat([foreground, background])
-    seen, n = model.seen(rows), len(foreground)
+    seen, n = model.encoder_input(rows), len(foreground)
     shared = posterior(networks.shared_encoder, seen)
     decoded = networks.shared_decoder(shared.at(noise[1])).to(rows.dtype)
     divergence = shared.divergence()

@@ -56,7 +56,7 @@ def measured(x: Rows, y: Rows, noise: Noise) -> Measured:
     totals, parts = np.zeros(y.shape[1]), []
     for block in y.blocks():
         totals += np.asarray(block.sum(axis=0, dtype=np.float64)).ravel()
-        parts.append(FeatureMoments.at_once(normalised(block)))
+        parts.append(FeatureMoments.from_block(normalised(block)))
     seen = reduce(FeatureMoments.merge, parts)
     # A feature without background counts gets half a count, because the foreground may have some.
     rates = np.maximum(totals, 0.5)

@@ -210,8 +210,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
             Frames that show only background, four or more.
         dark : array-like of shape (n_features,) or float, optional
             Multiplicative light: the frame that the camera records without light, or its
-            brightness. Additive light needs no dark frame, because it is the same in foreground and
-            background.
+            brightness. For additive light it is not needed, because the foreground and the
+            background frames contain the same dark frame.
 
         Returns
         -------

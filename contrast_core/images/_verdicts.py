@@ -190,9 +190,9 @@ def library_verdicts(
         said.append(
             Verdict(
                 "nothing found",
-                "Nothing was found: after the background is removed, the frames with signal hold "
-                "hardly more outliers than the background frames do. Either there is no signal, it "
-                "is weaker than the noise in each pixel, or the background frames show it too.",
+                "Nothing was found. After the background is removed, the frames with signal have "
+                "hardly more outliers than the background frames. Either there is no signal, it is "
+                "weaker than the noise in each pixel, or the background frames show it too.",
                 found,
                 max(_LEAST_OUTLYING, 2 * behind),
             )
@@ -287,10 +287,10 @@ def _contrast_verdicts(foreground: Blocks, background: Blocks) -> Iterator[Verdi
     elif found < _FOUND:
         yield Verdict(
             "nothing found",
-            f"Nothing was found: what one half of the data shows beyond the background has only "
-            f"{found:.2g} times the background's variance in the other half, where {_FOUND} and "
-            "more is a finding. Either there is no signal, or the background holds it too: choose "
-            "a region or frames without signal.",
+            "Nothing was found. The directions that were chosen on one half of the data have only "
+            f"{found:.2g} times the background's variance on the other half; a signal has at least "
+            f"{_FOUND} times. Either there is no signal, or the background contains it too. Choose "
+            "a region or frames without signal as the background.",
             found,
             _FOUND,
         )
@@ -301,8 +301,9 @@ def _background_verdicts(background: Blocks) -> Iterator[Verdict]:
     if spread > _UNSTRUCTURED:
         yield Verdict(
             "unstructured background",
-            f"The background has no structure (it fills {min(spread, 1):.0%} of all directions "
-            "evenly): it is camera noise. Use Noise2Void or BM3D, which are made for it.",
+            "The background has no structure, because its variance is spread over "
+            f"{min(spread, 1):.0%} of all directions. It is probably camera noise. Use Noise2Void "
+            "or BM3D, which are made for such noise.",
             spread,
             _UNSTRUCTURED,
         )

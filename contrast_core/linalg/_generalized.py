@@ -2,14 +2,14 @@
 
 Problem: find the directions with the largest ratio of variances, ``C_X v = lambda B v`` with the
 regularised background ``B = b_1 I + b_2 C_Y``. LAPACK reduces the problem by a Cholesky factor of B
-to an ordinary eigenproblem (Golub and Van Loan, Matrix Computations, 4th ed., section 8.7). An
-error is raised if B is not positive definite to working precision. The directions are B-orthonormal
-up to rounding errors times the condition number of B.
+to an ordinary eigenproblem (Golub and Van Loan, Matrix Computations, 4th ed.). An error is raised
+if B is not positive definite to working precision. The directions are B-orthonormal up to rounding
+errors times the condition number of B.
 
 If B is singular, some ratios are infinite. The problem is then rewritten ("pooled") as
 ``C_X v = mu (C_X + B) v`` with ``lambda = mu / (1 - mu)``. The matrix ``C_X + B`` is positive
 definite in all directions in which anything varies (Stewart and Sun, Matrix Perturbation Theory,
-1990, chapter VI). Therefore mu lies between 0 and 1 and is accurate to rounding, even if lambda is
+1990). Therefore mu lies between 0 and 1 and is accurate to rounding, even if lambda is
 infinite.
 
 If orthogonal directions are wanted, they are computed one after the other, and a reflection removes
@@ -70,7 +70,7 @@ def leading_ratios(
 
 
 def check_definite(background: FloatArray, weight: RidgeWeights) -> None:
-    """Raise ValueError if B is singular to working precision: condition above ``1 / (D eps)``."""
+    """Raise ValueError if the condition number of B is above ``1 / (D eps)``."""
     rounding = len(background) * np.finfo(np.float64).eps
     # The trace bounds the largest eigenvalue, and most ridges are far above its rounding error.
     if weight.identity > rounding * (weight.identity + weight.background * background.trace()):

@@ -4,7 +4,7 @@ Problem: find an orthonormal basis of the span of n points if only their Gram ma
 points may be linearly dependent. At each step, the Cholesky factorisation with diagonal pivoting
 takes the point that is farthest from the span of the points taken before. It ends once all
 remaining distances are rounding errors (Higham, Accuracy and Stability of Numerical Algorithms, 2nd
-ed., section 10.3; LAPACK's dpstrf). The product of the factors differs from the Gram matrix by at
+ed.; LAPACK's dpstrf). The product of the factors differs from the Gram matrix by at
 most the tolerance.
 """
 

@@ -2,7 +2,7 @@
 
 Problem: find a few leading eigenvectors of large symmetric matrices from products of the matrices
 with columns. The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975;
-Saad, Numerical Methods for Large Eigenvalue Problems, 2011, section 8.4) finds the best
+Saad, Numerical Methods for Large Eigenvalue Problems, 2011) finds the best
 approximations within a search space by the Rayleigh-Ritz procedure. It then extends the space by
 the preconditioned residuals of these approximations.
 

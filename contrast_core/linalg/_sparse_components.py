@@ -248,7 +248,7 @@ def _least_angle(correlations: FloatArray, matrix: _Matrix, count: int) -> tuple
     References
     ----------
     Efron, Hastie, Johnstone and Tibshirani, "Least angle regression", Annals of Statistics 32(2),
-    2004, Sec. 3.1.
+    2004.
     """
     inside: list[int] = []
     left_out = np.zeros(len(correlations), dtype=bool)

@@ -49,10 +49,10 @@ class FeatureMoments(NamedTuple):
         If `check` is true, NaN and infinity raise ValueError.
         """
         blocks = rows_of(X, min_rows=1).blocks(check=check)
-        return reduce(FeatureMoments.merge, map(cls.at_once, blocks))
+        return reduce(FeatureMoments.merge, map(cls.from_block, blocks))
 
     @classmethod
-    def at_once(cls, rows: Any, weights: FloatArray | None = None) -> FeatureMoments:
+    def from_block(cls, rows: Any, weights: FloatArray | None = None) -> FeatureMoments:
         """Return the moments of one block of rows, dense or sparse without duplicate entries.
 
         Only sparse rows may have weights; `n_samples` is then the sum of the weights.
@@ -102,7 +102,7 @@ def split_feature_moments(
     if whole.reads_rows:
         return reduce_rows([whole.take(mask) for mask in sets], _FeatureSum, check=False)
     blocks = [
-        [FeatureMoments.at_once(block[mask]) for mask in sets if mask.any()]
+        [FeatureMoments.from_block(block[mask]) for mask in sets if mask.any()]
         for _, block in whole.column_blocks()
     ]
     found = iter([_side_by_side(parts) for parts in zip(*blocks, strict=True)])
@@ -117,7 +117,7 @@ class _FeatureSum:
 
     def add(self, block: Any, *_: object) -> None:
         if block.shape[0]:
-            found = FeatureMoments.at_once(block)
+            found = FeatureMoments.from_block(block)
             self._found = found if self._found is None else self._found.merge(found)
 
     def result(self) -> FeatureMoments | None:

@@ -3,7 +3,7 @@
 Problem: a matrix that is not a covariance leads to meaningless components. A covariance is finite,
 symmetric and positive semidefinite, up to the rounding of single precision. The last property is
 checked by a Cholesky factorisation of the matrix plus a small multiple of the identity (Higham,
-Accuracy and Stability of Numerical Algorithms, 2nd ed., section 10.1). A matrix that passes has no
+Accuracy and Stability of Numerical Algorithms, 2nd ed.). A matrix that passes has no
 eigenvalue below -1e-6 times its trace.
 """
 

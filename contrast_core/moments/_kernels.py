@@ -28,7 +28,7 @@ from contrast_core.rows import ELEMENTS
 
 # Smallest number of entries for which compiled code is faster, if numba is loaded already.
 _WORTH_COMPILING = 2**16
-# Numba is loaded, which takes a second, once all calls together had this number of entries.
+# Loading numba takes a second. It is loaded once all calls together have had this many entries.
 _WORTH_STARTING = 2**22
 _BLOCK = 2048  # rows of a block; its dense columns and entries stay in the processor's cache
 _MOST_FEATURES = 2**16  # largest number of features that 16-bit indices can address
@@ -170,8 +170,8 @@ def _add_rows(  # type: ignore[no-untyped-def]
             for j in range(n_dense):
                 products[j] += value * centred[j]
 
-    # Products among the other columns are computed row by row for a band of 64 columns at a time,
-    # whose products with all later columns stay in the processor's cache.
+    # The products of the other columns with each other are computed for bands of 64 columns. The
+    # products of one band with all later columns fit into the processor's cache.
     for band in range(64, len(square) + 64, 64):
         for i in range(n_rows):
             p, end = np.uint64(reached[i]), np.uint64(ends[i])

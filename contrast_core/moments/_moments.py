@@ -9,7 +9,7 @@ forms, and the plan (`contrast_core.solve`) chooses among them by their cost.
   than rows. Its size is at most the number of rows, and it has the same nonzero eigenvalues as the
   covariance.
 - "products": the rows themselves. The covariance is never formed, but only multiplied with a few
-  columns. An iteration for leading eigenvectors needs no more.
+  columns. This is enough for an iteration that finds leading eigenvectors.
 
 A solver works in the coordinates of the moments and maps its result back by `Moments.lift`.
 """

@@ -3,7 +3,7 @@
 Problem: find leading eigenvectors of a dataset that has too many rows and too many features for a
 covariance or a Gram matrix. Iterative eigensolvers do not need the matrix. They only need products
 of the covariance C with a few columns V (Saad, Numerical Methods for Large Eigenvalue Problems,
-2011, chapter 6). With the rows X and their mean m, such a product is
+2011). With the rows X and their mean m, such a product is
 
     C V = 1/n (X - 1 m^T)^T ((X - 1 m^T) V).
 

@@ -190,7 +190,7 @@ def _sparse_products(rows: StackedRows) -> tuple[FloatArray, FloatArray, FloatAr
     for i in range(len(rows.centre_weights)):
         these = rows.codes == i
         weights = None if rows.weights is None else rows.weights[these]
-        moments.append(FeatureMoments.at_once(stacked[these], weights))
+        moments.append(FeatureMoments.from_block(stacked[these], weights))
     means = np.stack([each.mean for each in moments])
     squares = np.stack([each.squares for each in moments])
     variances = np.add.reduceat(squares, rows.first_centres) / rows.totals[:, None]

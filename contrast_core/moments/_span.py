@@ -5,7 +5,7 @@ with a nonzero eigenvalue are linear combinations of the n centred rows Z of all
 eigenproblem has at most n dimensions. The pivoted Cholesky factor of the Gram matrix Z Z^T gives
 the coordinates of the rows in an orthonormal basis of their span. The basis itself is not formed
 (this is the "kernel trick" for the linear kernel; on pivoting and rank, see Higham, Accuracy and
-Stability of Numerical Algorithms, 2nd ed., section 10.3). Up to rounding, the results are the same
+Stability of Numerical Algorithms, 2nd ed.). Up to rounding, the results are the same
 as from the covariance.
 """
 

@@ -2,7 +2,7 @@
 
 Problem: a covariance depends on the units of the features. If a few features have much larger
 values than the others, the leading components depend almost only on them. The usual remedy is to
-standardise the features (Jolliffe, Principal Component Analysis, 2nd ed., 2002, section 2.3). The
+standardise the features (Jolliffe, Principal Component Analysis, 2nd ed., 2002). The
 warning looks at shares of the variance only and changes no result.
 """
 

@@ -27,8 +27,8 @@ from contrast_core.probabilistic._row_posterior import (
     Model,
     RowPosteriors,
     Tails,
-    expected,
     outer_products,
+    run_e_step,
 )
 from contrast_core.rows import Rows
 from contrast_core.solve import contrast_moments
@@ -165,7 +165,7 @@ class RowLikelihood(Likelihood):
         for width, (values, seen, mean, weights) in zip(widths, of_sides, strict=True):
             part = Model(model.loadings[:, :width], model.noise)
             degrees, left = self.search.priors.degrees_of_freedom, seen * (values - mean)
-            sides.append(expected(left, seen, weights, part, self.tails, degrees=degrees))
+            sides.append(run_e_step(left, seen, weights, part, self.tails, degrees=degrees))
         value = prior.value(model.loadings)
         value += sum(float(side.log_density.sum()) for side in sides)
         return Step(value / self.n_rows, None, self._maximised(sides, model, prior))

@@ -26,7 +26,7 @@ from contrast_core.probabilistic._clvm_start import Start
 from contrast_core.probabilistic._row_posterior import (
     Model,
     Tails,
-    expected,
+    run_e_step,
     value_weights,
 )
 from contrast_core.rows import ELEMENTS, Rows, minibatches
@@ -210,10 +210,10 @@ class _Bound(nn.Module):
                 before, kept = self._last_posteriors(side, index, loadings)
                 weights = value_weights(left, seen, *before, model, self.degrees)
                 for _ in range(_LOCAL_STEPS):
-                    found = expected(left, seen, weights, model, self.tails, None, self.degrees)
+                    found = run_e_step(left, seen, weights, model, self.tails, None, self.degrees)
                     weights = found.weights
                 kept.latent[index], kept.covariance[index] = found.latent, found.covariance
-        found = expected(left, seen, weights, model, self.tails, None, self.degrees)
+        found = run_e_step(left, seen, weights, model, self.tails, None, self.degrees)
         bound: Tensor = (found.log_density - seen.sum(dim=1) * float(np.log(self.start.unit))).sum()
         return bound
 

@@ -15,11 +15,11 @@ from contrast_core.probabilistic._row_posterior import (
     Model,
     RowPosteriors,
     Tails,
-    expected,
+    converged_posteriors,
     linear_posterior,
     outer_products,
     patterns_of,
-    settled,
+    run_e_step,
 )
 from contrast_core.rows import Rows
 
@@ -131,11 +131,13 @@ class FactorModel:
         observed = ~np.isnan(rows)
         left = np.where(observed, rows - self.mean, 0.0)
         masks, codes = patterns_of(observed)
-        return observed, settled(left, masks, self.model, self.tails, codes, self.degrees)
+        return observed, converged_posteriors(
+            left, masks, self.model, self.tails, codes, self.degrees
+        )
 
 
 def _complete_log_densities(rows: Any, mean: Any, loadings: Any, noise: Any) -> Any:
     """Return the normal log-density of each row, (n, 1), for arrays or tensors."""
     left = rows - mean
     seen = 1 + 0 * left[:1]
-    return expected(left, seen, seen, Model(loadings, noise), "normal").log_density[:, None]
+    return run_e_step(left, seen, seen, Model(loadings, noise), "normal").log_density[:, None]

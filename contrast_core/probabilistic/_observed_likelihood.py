@@ -17,9 +17,9 @@ from contrast_core._validation import FloatArray
 from contrast_core.probabilistic._row_posterior import (
     Model,
     RowPosteriors,
-    expected,
     outer_products,
     patterns_of,
+    run_e_step,
 )
 
 
@@ -169,4 +169,4 @@ class ObservedRows(NamedTuple):
 
     def _posteriors(self, loadings: FloatArray, noise: float) -> RowPosteriors:
         model = Model(loadings, noise)
-        return expected(self.values, self.masks, self.masks, model, "normal", self.codes)
+        return run_e_step(self.values, self.masks, self.masks, model, "normal", self.codes)

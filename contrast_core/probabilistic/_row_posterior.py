@@ -153,7 +153,7 @@ def patterns_of(observed: NDArray[np.bool_]) -> tuple[FloatArray, NDArray[np.int
     return observed[first].astype(np.float64), codes.reshape(-1)
 
 
-def expected(
+def run_e_step(
     left: Any,
     seen: Any,
     weights: Any,
@@ -246,7 +246,7 @@ def value_weights(
     return seen * _weights(_scaled(left, latent, covariance, model, degrees), degrees)
 
 
-def settled(
+def converged_posteriors(
     left: Any, seen: Any, model: Model, tails: Tails, codes: Any = None, degrees: float = DEGREES
 ) -> RowPosteriors:
     """Return the posteriors of new rows.
@@ -254,12 +254,12 @@ def settled(
     For ``"entries"`` the E-step is iterated until the latent variables no longer change.
     """
     if tails != "entries":
-        return expected(left, seen, seen, model, tails, codes, degrees)
+        return run_e_step(left, seen, seen, model, tails, codes, degrees)
     seen = seen if codes is None else seen[codes]
-    found = expected(left, seen, seen + 0 * left, model, tails, degrees=degrees)
+    found = run_e_step(left, seen, seen + 0 * left, model, tails, degrees=degrees)
     for _ in range(_WEIGHTING_STEPS):
         before = found.latent
-        found = expected(left, seen, found.weights, model, tails, degrees=degrees)
+        found = run_e_step(left, seen, found.weights, model, tails, degrees=degrees)
         if not abs(found.latent - before).max(initial=0.0) > _SETTLED:
             break
     return found

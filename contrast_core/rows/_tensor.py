@@ -119,8 +119,8 @@ def check_device(device: Any) -> Any:
         device = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise ValueError(
-            f"device={shown(device)} is none that torch knows; give 'cpu', 'cuda' or 'cuda:0', or "
-            "leave device out."
+            f"device={shown(device)} is not a device that torch knows; give 'cpu', 'cuda' or "
+            "'cuda:0', or leave device out."
         ) from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(

@@ -164,8 +164,8 @@ def bootstrap_stability(
 
     References
     ----------
-    Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, Sec. 7.2 (eigenvectors of a
-    covariance) and 13.3 (percentiles). Contrast: see `CPCA`.
+    Efron and Tibshirani, "An Introduction to the Bootstrap", 1993 (eigenvectors of a
+    covariance; percentiles). Contrast: see `CPCA`.
 
     Examples
     --------

@@ -124,7 +124,7 @@ def condition_test(
 
     References
     ----------
-    Permutation of units: Lehmann and Romano, "Testing Statistical Hypotheses", 2005, Sec. 15.2.
+    Permutation of units: Lehmann and Romano, "Testing Statistical Hypotheses", 2005.
     Contrast: see `CPCA` and `contrast_core.contrast.trace_ratio_alpha`.
 
     Examples

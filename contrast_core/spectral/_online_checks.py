@@ -99,10 +99,10 @@ def warn_unless_converged(
         total = sizes.learning_rate * sizes.decay_steps * np.log1p(n_steps / sizes.decay_steps)
     if 2 * total * slowest < _TIME_CONSTANTS:
         warn(
-            f"{n_steps} steps are few for these data: the generalised eigenvalues have not "
-            "converged, and perhaps the components have not either. For standardised rows, beta is "
-            f"{beta:.6g}, so that directions matter in which the background hardly varies (B is "
-            f"{slowest:.2g} along a component). They need about "
+            f"{n_steps} steps are too few for these data: the generalised eigenvalues have not "
+            "converged, and the components may not have converged either. For standardised rows, "
+            f"beta is {beta:.6g}. Directions in which the background hardly varies then matter (B "
+            f"is {slowest:.2g} along a component), and they need about "
             f"{_TIME_CONSTANTS / (2 * slowest):.2g} / learning_rate steps. Use more n_passes, a "
             "smaller beta, or CPCAStar."
         )

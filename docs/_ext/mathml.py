@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -12,14 +13,18 @@ from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 _log = logging.getLogger(__name__)
+# Browsers put no space between the name of a function, such as tr, and an argument without
+# brackets.
+_AFTER_FUNCTION = re.compile(r"(<mo>&ApplyFunction;</mo>)(?!\s*<mo[^>]*>[(\[])")
 
 
 def _mathml(node: nodes.Element, *, as_block: bool) -> str:
     try:
-        return str(tex2mathml(node.astext(), as_block=as_block))
+        formula = str(tex2mathml(node.astext(), as_block=as_block))
     except MathError as error:
         _log.warning("formula %r: %s", node.astext(), error, location=node)
         return f"<code>{node.astext()}</code>"
+    return _AFTER_FUNCTION.sub(r'\1<mspace width="0.17em"/>', formula)
 
 
 def _inline(self: HTML5Translator, node: nodes.math) -> None:
@@ -28,7 +33,7 @@ def _inline(self: HTML5Translator, node: nodes.math) -> None:
 
 
 def _block(self: HTML5Translator, node: nodes.math_block) -> None:
-    # Lines of one directive that a blank line parts are formulas of their own.
+    # A blank line within a directive separates two formulas.
     for formula in node.astext().split("\n\n"):
         part = nodes.math_block(formula, formula)
         part.source, part.line = node.source, node.line

@@ -180,3 +180,44 @@ def enough() -> None:
         title="From three components on, PCA is enough",
     )
     legend_below(ax)
+
+
+def responses() -> None:
+    """Draw the ratio of two simulated cell types, and the responding share of their cells."""
+    import anndata
+    import pandas as pd
+
+    import scanpy_ext as cx
+
+    rng = np.random.default_rng(0)
+    cell_type = np.repeat(["T cells", "monocytes"], [900, 300])
+    treated, donor = rng.random(1200) < 0.5, rng.integers(5, size=1200)
+    responded = treated & (cell_type == "monocytes") & (rng.random(1200) < 0.6)
+    rates = rng.normal(0.5, 0.7, 50) + 0.2 * rng.normal(size=(5, 50))[donor]
+    rates[:, :5] += 1.2 * responded[:, None]
+    adata = anndata.AnnData(np.log1p(rng.poisson(np.exp(rates))).astype("float32"))
+    adata.obs["condition"] = np.where(treated, "drug", "vehicle")
+    adata.obs["cell_type"], adata.obs["donor"] = cell_type, pd.Categorical(donor)
+    design = {"groupby": "condition", "reference": "vehicle"}
+    cx.tl.contrasts(adata, **design, by="cell_type", donor="donor")
+    table = cx.get.contrasts(adata).loc[["monocytes", "T cells"]]
+    monocytes = adata[adata.obs["cell_type"] == "monocytes"].copy()
+    cx.tl.response(monocytes, **design, within="donor")
+    probability = monocytes.obs["response"].dropna()
+    truth = responded[cell_type == "monocytes"][monocytes.obs["response"].notna()]
+
+    left, right = panels(2, 2.8)
+    errors = abs(table[["ratio_low", "ratio_high"]].to_numpy().T - table["ratio"].to_numpy())
+    left.errorbar(table["ratio"], [1, 0], xerr=errors, fmt="o", color=METHODS["cPCA"], capsize=4)
+    left.axvline(1, color=GREY)
+    left.set(title="which cell types respond", xlabel="ratio, with 95% interval")
+    left.set(yticks=[1, 0], yticklabels=table.index, ylim=(-0.7, 1.7))
+    bins = np.linspace(0, 1, 26)
+    for name, color, rows in (
+        ("treated, not responding", OTHER, ~truth),
+        ("treated, responding", TREATED, truth),
+    ):
+        right.hist(probability[rows], bins, color=color, alpha=0.7, label=name)
+    right.set(title="which monocytes responded", xlabel="probability of a response")
+    right.set(ylabel="cells")
+    legend_below(right)

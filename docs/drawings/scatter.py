@@ -164,3 +164,22 @@ def pairs() -> None:
         "PCA++: what the two views share": model.transform(X),
     }
     panels_of_points(shown, group, names)
+
+
+def designs() -> None:
+    """Draw the treated cells of five donors in components with and without the donors' labels."""
+    rng = np.random.default_rng(0)
+    donor = rng.integers(0, 5, 600)
+    responds = rng.random(600) < 0.5
+    treated = rng.normal(size=(600, 8)) + 5 * rng.normal(size=(5, 8))[donor]
+    treated[:, :2] += 4 * responds[:, None]
+    controls = rng.normal(size=(400, 8))
+    shown = {}
+    for title, labels in {
+        "without labels: the donors lead": None,
+        "within donors: the treatment leads": donor,
+    }.items():
+        model = CPCA(2, alpha=0.5).fit(treated, background=controls, within=labels)
+        shown[title] = model.transform(treated, within=labels)
+    groups = {False: ("treated, not responding", OTHER), True: ("treated, responding", TREATED)}
+    panels_of_points(shown, responds, groups)

@@ -174,7 +174,7 @@ class Subject(NamedTuple):
     name: str
     call: Callable[..., list[Any]]
     slots: tuple[str, ...] = ("X", "background")
-    but: tuple[str, ...] = ()  # kinds of data that the test leaves out
+    left_out: tuple[str, ...] = ()  # kinds of data that the test leaves out
     units: bool = True  # changing the unit of the data does not change the result
     origin: bool = True  # adding a constant to every row does not change the result
     tolerance: float = 1e-8  # relative to the largest entry
@@ -268,9 +268,11 @@ with warnings.catch_warnings(action="ignore"):  # the few rows show no signal
     REMOVER = images.StructuredBackgroundRemover().fit(X, background=Y)
 
 
-def of_rows(name: str, method: Any, *but: str) -> Subject:
+def subject_of_method(name: str, method: Any, *left_out: str) -> Subject:
     """Return a subject for a method of a model that was fitted to the plain data."""
-    return Subject(name, lambda X: [shape_of(method(X))], ("X",), but, units=False, origin=False)
+    return Subject(
+        name, lambda X: [shape_of(method(X))], ("X",), left_out, units=False, origin=False
+    )
 
 
 MEASURES: dict[str, Callable[..., list[Any]]] = {
@@ -297,8 +299,8 @@ SUBJECTS = [
         origin=False,
         tolerance=5e-3,
     ),
-    Subject("PCPCA", fitted(lambda: cc.PCPCA(gamma=0.1)), but=("NaN",)),
-    Subject("CLVM", fitted(lambda: cc.CLVM(tol=1e-9)), but=("NaN",), tolerance=1e-6),
+    Subject("PCPCA", fitted(lambda: cc.PCPCA(gamma=0.1)), left_out=("NaN",)),
+    Subject("CLVM", fitted(lambda: cc.CLVM(tol=1e-9)), left_out=("NaN",), tolerance=1e-6),
     Subject("SparseCPCA", fitted(lambda: cc.SparseCPCA(alpha=0.5)), units=False, tolerance=1e-6),
     Subject("KernelCPCA", kernel, origin=False),
     Subject("PCAPlus", fitted(cc.PCAPlus), PAIR),
@@ -323,7 +325,7 @@ SUBJECTS = [
         moments(cc.moments.PairMoments.from_data, "average", "difference", "first"),
         *(PAIR, (), False, False),
     ),
-    Subject("neighbor_pairs", neighbors, PAIR, but=("no rows",)),
+    Subject("neighbor_pairs", neighbors, PAIR, left_out=("no rows",)),
     Subject(
         "pairing_basis",
         lambda X: [products(pairing.pairing_basis(X, LABELS_OF_ROWS, n_components=K))],
@@ -338,13 +340,13 @@ SUBJECTS = [
     ),
     Subject("StructuredBackgroundRemover", removed),
     *(Subject(name, call) for name, call in MEASURES.items()),
-    of_rows("CPCA.transform", CPCA.transform),
-    of_rows("CPCA.denoise", CPCA.denoise),
-    of_rows("CPCA.remove_components", CPCA.remove_components),
-    of_rows("LinearMap.transform", CPCA.linear_map_.transform, "no rows"),
-    of_rows("PCPCA.score_samples", PCPCA.score_samples, "NaN"),
-    of_rows("KernelCPCA.transform", KERNEL.transform),
-    of_rows("PCAPlusPlus.transform", PLUS.transform),
-    of_rows("StructuredBackgroundRemover.transform", REMOVER.transform),
+    subject_of_method("CPCA.transform", CPCA.transform),
+    subject_of_method("CPCA.denoise", CPCA.denoise),
+    subject_of_method("CPCA.remove_components", CPCA.remove_components),
+    subject_of_method("LinearMap.transform", CPCA.linear_map_.transform, "no rows"),
+    subject_of_method("PCPCA.score_samples", PCPCA.score_samples, "NaN"),
+    subject_of_method("KernelCPCA.transform", KERNEL.transform),
+    subject_of_method("PCAPlusPlus.transform", PLUS.transform),
+    subject_of_method("StructuredBackgroundRemover.transform", REMOVER.transform),
 ]
 DATA = {"X": X, "background": Y, "positive": Y}

@@ -288,7 +288,7 @@ REFUSED: list[tuple[Any, Any, Any, str]] = [
     ({"noise": "counts", "robust": "rows"}, {}, FEW_ROWS, "leave one of them out"),
     ({"noise": "counts"}, {}, FEW_ROWS, "whole numbers from 0"),
     ({"noise": "counts"}, {}, (GAPS, np.ones((20, 5))), "NaN"),
-    ({"device": "gpu7"}, {}, FEW_ROWS, "none that torch knows"),
+    ({"device": "gpu7"}, {}, FEW_ROWS, "not a device that torch knows"),
 ]
 
 

@@ -100,8 +100,9 @@ def test_p_value_and_interval_account_for_products_that_enter_the_mean_twice(n: 
             for name in np.unique(data["units"])
         ]
     )
-    # Three donors give three products. The effects have the mean of the products, but vary half as
-    # much. For three donors the factor of the variance is therefore 4.
+    # The effect of a donor is the mean of its products with the other donors. Each product of two
+    # donors enters both of their effects, so the effects vary less than independent effects would.
+    # For three donors, the variance of their mean is therefore multiplied by 4.
     error = np.sqrt({3: 4, 5: 8 / 3}[n] / n) * effects.std(ddof=1)
     assert found.p_value == pytest.approx(student.sf(effects.mean() / error, n - 1))
     half = student.ppf(0.975, n - 1) * error
@@ -256,7 +257,8 @@ def test_the_mixture_its_threshold_and_its_share_agree_with_plain_numpy(
     np.testing.assert_allclose(found.posterior, posteriors[0], atol=1e-6)
     np.testing.assert_allclose(found.background_posterior, posteriors[1], atol=1e-6)
     assert moved == pytest.approx(found.posterior @ z / found.posterior.sum(), rel=1e-6)
-    # A new background row exceeds one of the 541 smallest of 600 with a probability of at most 0.1.
+    # At level 0.1, the threshold is the 541st smallest of the 600 posteriors of background rows. A
+    # new background row exceeds it with a probability of at most 60 / 601.
     assert found.threshold == max(0.5, np.sort(found.background_posterior)[540])
     np.testing.assert_array_equal(found.called, found.posterior > found.threshold)
     estimate, low, high = found.share()
@@ -295,7 +297,7 @@ def test_invalid_scores_are_refused(scores: Any, others: Any, message: str) -> N
         responders(scores, others)
 
 
-def test_two_rows_are_the_fewest_of_which_a_share_is_estimated() -> None:
+def test_a_share_can_be_estimated_from_two_rows() -> None:
     found = responders(np.arange(40.0), np.arange(30.0))
     assert np.isfinite(found.share([0, 1], [2, 3])).all()
     assert np.isnan(found.share([0], [2, 3])).all()

@@ -192,7 +192,7 @@ def test_the_density_of_counts_is_negative_binomial_given_their_sum() -> None:
     tensors = [torch.tensor(a, dtype=torch.float32) for a in (rows, decoded, log_noise)]
     np.testing.assert_allclose(model.log_density(*tensors), reference, rtol=2e-5)
     seen = (np.log1p(1e4 * rows / np.maximum(rows.sum(1), 1)[:, None]) - mean) / 1.7
-    np.testing.assert_allclose(model.seen(tensors[0]), seen, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(model.encoder_input(tensors[0]), seen, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(normalised(rows), seen * 1.7 + mean, atol=1e-12)
     np.testing.assert_allclose(normalised(sp.csr_matrix(rows)).toarray(), normalised(rows))
 

@@ -171,7 +171,7 @@ def test_means_and_variances_of_features_agree_with_numpy(
         np.testing.assert_allclose(found.mean, counts.mean(axis=0, dtype=float), rtol=1e-12)
         variance = counts.var(axis=0, dtype=float)
         np.testing.assert_allclose(found.variance, variance, rtol=1e-9, atol=1e-12)
-    empty = FeatureMoments.at_once(sp.csr_matrix((0, 4)))
+    empty = FeatureMoments.from_block(sp.csr_matrix((0, 4)))
     assert empty.n_samples == 0 and not empty.squares.any() and not empty.mean.any()
 
 

@@ -97,7 +97,7 @@ def cases(kinds: list[Kind]) -> list[Any]:
         for subject in SUBJECTS
         for slot in subject.slots
         for kind in kinds
-        if kind.name not in subject.but
+        if kind.name not in subject.left_out
         if kind.name in EVERYWHERE or subject.name == "SecondMoments.from_data"
     ]
 

@@ -20,7 +20,7 @@ from contrast_core.spectral._online_rows import Scatter, standardise_running
 from contrast_core.spectral._online_steps import OnlineState, StepSizes, advance
 
 FEW_STEPS = pytest.mark.filterwarnings(
-    "ignore:.* (steps are few|not converged):contrast_core.ContrastWarning"
+    "ignore:.* (steps are too few|not converged):contrast_core.ContrastWarning"
 )
 
 
@@ -132,7 +132,7 @@ def test_the_iteration_converges_if_leading_eigenvalues_are_far_apart() -> None:
     with pytest.warns(ContrastWarning, match="not converged after 48000 steps.*tau=0.5"):
         circling = online.set_params(tau=1.0).fit(X, background=Y)
     assert alignment(circling, batch) < 0.9
-    with pytest.warns(ContrastWarning, match="steps are few .*more n_passes, a smaller b"):
+    with pytest.warns(ContrastWarning, match="steps are too few .*more n_passes, a smaller b"):
         OnlineCPCAStar(2, beta=0.5, learning_rate=1e-5, n_passes=1).fit(X, background=Y)
 
 

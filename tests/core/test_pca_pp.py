@@ -56,7 +56,9 @@ def test_the_mean_error_agrees_with_the_theory(background: Any, ratio: float) ->
     """Compare the mean error of six runs of the paper's setting with the theory.
 
     The standard deviation of the error is up to 6% of the theory for one run, and 2.5% for the mean
-    of six runs. The finite sample adds up to 2%. The tolerance of 10% is four standard errors.
+    of six runs. Because the sample is finite, the mean differs from the theory by up to 2%. The
+    tolerance of 10% is four standard errors.
+
     papers/pca_pp.py does all fifty runs.
     """
     d = round(500 * ratio)

@@ -166,7 +166,7 @@ def test_relabellings_of_few_units_are_enumerated_and_units_count_equally() -> N
     # The rows are weighted so that each unit has the same total weight.
     again = np.random.default_rng(0)
     table = [
-        weighted(
+        largest_contrast(
             parts,
             list(chosen),
             [i for i in range(7) if i not in chosen],
@@ -187,7 +187,7 @@ def test_relabellings_of_few_units_are_enumerated_and_units_count_equally() -> N
         )
 
 
-def weighted(
+def largest_contrast(
     parts: list[FloatArray], chosen: list[int], others: list[int], draws: list[FloatArray]
 ) -> float:
     """Return the largest eigenvalue of the contrast of chosen units with the other units.
@@ -236,7 +236,7 @@ def test_the_parts_of_a_donor_are_swapped_about_their_mean() -> None:
         draws = again.normal(size=5), again.normal(size=5)
         places = [(i + 5, i) if swap else (i, i + 5) for i, swap in enumerate(swaps)]
         chosen, others = map(list, zip(*places, strict=True))
-        table.append(weighted(parts, chosen, others, [draws[0], draws[0]]))
+        table.append(largest_contrast(parts, chosen, others, [draws[0], draws[0]]))
     np.testing.assert_allclose(test.null_statistics[:, 0], table, rtol=1e-5)
 
 

@@ -45,7 +45,7 @@ def test_a_cross_validated_penalty_keeps_the_true_features_and_few_others() -> N
 @pytest.mark.parametrize("ridge", [1e-3, 1.0])
 @pytest.mark.parametrize("penalty", [0.1, 0.3])
 def test_every_component_is_an_elastic_net_solution(ridge: float, penalty: float) -> None:
-    """Repeat the alternation with scikit-learn from the same start; the ridge is extra rows."""
+    """Repeat the alternation with scikit-learn from the same start, and the ridge as extra rows."""
     X, Y = planted()
     values, vectors = positive_root(X, Y, 0.5)
     gram = (vectors.T * values) @ vectors

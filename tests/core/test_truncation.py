@@ -142,7 +142,7 @@ def test_impossible_truncations_are_refused() -> None:
 
 
 def test_the_expected_error_agrees_with_the_paper() -> None:
-    """Check the values in METHODS: n = 500, and the weakest spike is 10."""
+    """Check the values of the PCA++ paper for n = 500 and a weakest spike of 10."""
     for ratio, error in [(0.1, 0.104), (0.5, 0.229), (1.1, 0.330), (1.8, 0.410)]:
         value = expected_subspace_error(
             [50, 25, 20, 15, 10], round(500 * ratio), 500, exchangeable=False

@@ -92,7 +92,7 @@ def allowed(kind: str, alpha: float, k: int) -> float:
 
 @pytest.mark.parametrize("solver", ["gram", "lanczos"])
 @pytest.mark.parametrize("kind", ROWS)
-def test_it_agrees_with_the_covariance_in_feature_space(solver: Any, kind: str) -> None:
+def test_results_agree_with_the_covariance_in_feature_space(solver: Any, kind: str) -> None:
     x, y = map(ROWS[kind], wide_data())
     for alpha in ALPHAS:
         wide = CPCA(3, alpha=alpha, solver=solver, random_state=0).fit(x, background=y)

@@ -11,7 +11,7 @@ import zarr
 from contrast_core import SecondMoments, save
 from contrast_core.datasets import cells_behind_fringes
 from contrast_core.images import Frames, Patches
-from napari_plugin._files import Calibration, export, opened
+from napari_plugin._files import Calibration, export, open_images
 from napari_plugin._model import as_lazy
 from napari_plugin._pair import Images, Pair
 from napari_plugin._saved import apply_to_folder, load_model, save_model
@@ -23,7 +23,7 @@ MICRONS = Calibration((2.0, 0.5, 0.25), ("second", "micrometer", "micrometer"), 
 
 
 def read_images(path):
-    with opened(path) as (data, calibration):
+    with open_images(path) as (data, calibration):
         return np.asarray(data[...]), calibration
 
 
@@ -33,7 +33,7 @@ def fringes():
 
 
 @pytest.fixture(scope="module")
-def by_patches(fringes):
+def patch_solution(fringes):
     pair = Pair(Images("cells", fringes.image), mask=fringes.empty)
     return run(pair, Patches(), Settings())[0]
 
@@ -44,7 +44,7 @@ def film():
 
 
 @pytest.fixture(scope="module")
-def by_frames(film):
+def frame_solution(film):
     return {
         method: run(pair_of(film), Frames(), Settings(method, n_components=3))[0]
         for method in ("automatic", "cpca", "pcpca", "cpca_star")
@@ -52,8 +52,8 @@ def by_frames(film):
 
 
 @pytest.mark.parametrize("name", ["film.ome.tif", "film.tif", "film.ome.zarr"])
-def test_an_export_is_read_again_with_its_scale(tmp_path, film, by_frames, name):
-    data = as_lazy(by_frames["cpca"], Images("cells", film[0]))
+def test_an_export_is_read_again_with_its_scale(tmp_path, film, frame_solution, name):
+    data = as_lazy(frame_solution["cpca"], Images("cells", film[0]))
     path = export(data, tmp_path / name, MICRONS)
     again, calibration = read_images(path)
     np.testing.assert_array_equal(np.asarray(again), data.compute())
@@ -93,7 +93,7 @@ def test_slices_of_every_kind_of_tiff_are_read_lazily(tmp_path):
     }
     for name, options in kinds.items():
         tifffile.imwrite(tmp_path / f"{name}.tif", stack, **options)
-        with opened(tmp_path / f"{name}.tif") as (data, _):
+        with open_images(tmp_path / f"{name}.tif") as (data, _):
             assert not isinstance(data, np.ndarray)
             assert data.shape == stack.shape
             np.testing.assert_array_equal(np.asarray(data[1:3, 2, 10:20]), stack[1:3, 2, 10:20])
@@ -107,7 +107,7 @@ def test_slices_of_every_kind_of_tiff_are_read_lazily(tmp_path):
     np.testing.assert_array_equal(read_images(tmp_path / "pyramid.ome.tif")[0], stack[0, 0])
 
 
-def test_a_folder_is_processed_block_by_block(tmp_path, fringes, by_patches, monkeypatch):
+def test_a_folder_is_processed_block_by_block(tmp_path, fringes, patch_solution, monkeypatch):
     asked, original = [], Solution.apply
 
     def watched(solution, images, *others):
@@ -117,9 +117,9 @@ def test_a_folder_is_processed_block_by_block(tmp_path, fringes, by_patches, mon
     stack = np.stack([fringes.image] * 5).astype(np.float32)
     (tmp_path / "in").mkdir()
     export(stack, tmp_path / "in" / "many.ome.zarr", MICRONS)
-    path, _ = save_model(by_patches, tmp_path / "m")
+    path, _ = save_model(patch_solution, tmp_path / "m")
     assert path.name == "m.contrast"  # the dialog lists files with this ending
-    expected = by_patches.apply(Images("", stack))
+    expected = patch_solution.apply(Images("", stack))
     monkeypatch.setattr(Solution, "apply", watched)
     assert apply_to_folder(path, tmp_path / "in", tmp_path / "out") == ()
     assert asked == [(1, 128, 128)] * 5
@@ -147,8 +147,10 @@ def test_an_export_that_cannot_be_written_is_refused(tmp_path):
             export(np.zeros(shape), tmp_path / name, Calibration.unknown(len(shape)))
 
 
-def test_a_loaded_model_gives_the_same_result_and_its_slider_still_works(tmp_path, film, by_frames):
-    for method, solution in by_frames.items():
+def test_a_loaded_model_gives_the_same_result_and_its_slider_still_works(
+    tmp_path, film, frame_solution
+):
+    for method, solution in frame_solution.items():
         path = tmp_path / f"{method}.contrast"
         assert save_model(solution, path) == (path, method != "automatic")
         again = load_model(path, (7, 6, 5))
@@ -165,32 +167,32 @@ def test_a_loaded_model_gives_the_same_result_and_its_slider_still_works(tmp_pat
             )
 
 
-def test_a_model_of_patches_applies_to_images_of_any_size(tmp_path, fringes, by_patches):
+def test_a_model_of_patches_applies_to_images_of_any_size(tmp_path, fringes, patch_solution):
     path = tmp_path / "fringes.contrast"
-    save_model(by_patches, path)
+    save_model(patch_solution, path)
     image = fringes.image[:90, :70]
     found = load_model(path, image.shape).apply(Images("cells", image))
-    whole = by_patches.apply(Images("cells", fringes.image))
+    whole = patch_solution.apply(Images("cells", fringes.image))
     np.testing.assert_allclose(found[:70, :50], whole[:70, :50], atol=1e-4)
     with pytest.raises(InputError, match="frames or patches of 256 pixels"):
         load_model(path, (10, 12, 12))
 
 
-def test_a_file_that_is_not_a_model_is_refused(tmp_path, film, by_frames):
+def test_a_file_that_is_not_a_model_is_refused(tmp_path, film, frame_solution):
     (tmp_path / "no.contrast").write_text("no")
     with pytest.raises(InputError, match="could not be read: it is not a model"):
         load_model(tmp_path / "no.contrast", (6, 5))
     save(SecondMoments.from_data(film[0].reshape(80, 30)), tmp_path / "moments.contrast")
     with pytest.raises(InputError, match="not a model that was saved here"):
         load_model(tmp_path / "moments.contrast", (6, 5))
-    save_model(by_frames["automatic"], tmp_path / "frames.contrast")
+    save_model(frame_solution["automatic"], tmp_path / "frames.contrast")
     with pytest.raises(InputError, match=r"of 30 pixels\. It does not fit these images of 8 x 8"):
         load_model(tmp_path / "frames.contrast", (9, 8, 8))
 
 
-def test_failures_in_a_folder_are_listed(tmp_path, fringes, by_patches):
+def test_failures_in_a_folder_are_listed(tmp_path, fringes, patch_solution):
     model, source, target = (tmp_path / name for name in ("m.contrast", "in", "out"))
-    save_model(by_patches, model)
+    save_model(patch_solution, model)
     source.mkdir()
     tifffile.imwrite(
         source / "a.tif",
@@ -219,7 +221,7 @@ def test_failures_in_a_folder_are_listed(tmp_path, fringes, by_patches):
     assert all("holds 3 channels, but files with one channel" in text for text in failures[1:3])
     assert sorted(path.name for path in target.iterdir()) == ["a.ome.tif", "b.ome.tif"]
     found, calibration = read_images(target / "a.ome.tif")
-    expected = by_patches.apply(Images("cells", fringes.image))
+    expected = patch_solution.apply(Images("cells", fringes.image))
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert calibration.scale == (0.25, 0.25)
     assert calibration.units == ("micrometer",) * 2

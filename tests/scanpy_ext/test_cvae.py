@@ -16,7 +16,7 @@ REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 
 
 @pytest.fixture
-def counted():
+def cells_with_counts():
     """Return counts of 300 cells, in which three genes have higher rates in treated cells."""
     rng = np.random.default_rng(0)
     treated = np.arange(300) % 2 == 1
@@ -36,23 +36,25 @@ def run(adata, **options):
     return cx.tl.cvae(adata, **given | options)
 
 
-def test_the_slots_hold_the_results_of_the_core(counted, tmp_path):
-    run(counted, n_shared=3, model_file=tmp_path / "cells.model")
-    X = counted.layers["counts"]
+def test_the_slots_hold_the_results_of_the_core(cells_with_counts, tmp_path):
+    run(cells_with_counts, n_shared=3, model_file=tmp_path / "cells.model")
+    X = cells_with_counts.layers["counts"]
     model = CVAE(n_shared=3, noise="counts", max_iter=2, random_state=0)
-    model.fit(X, background=X[(counted.obs["condition"] == "ctrl").to_numpy()])
-    np.testing.assert_array_equal(counted.obsm["X_cvae"], model.transform(X).astype(np.float32))
+    model.fit(X, background=X[(cells_with_counts.obs["condition"] == "ctrl").to_numpy()])
+    np.testing.assert_array_equal(
+        cells_with_counts.obsm["X_cvae"], model.transform(X).astype(np.float32)
+    )
     shared = model.transform_shared(X).astype(np.float32)
-    np.testing.assert_array_equal(counted.obsm["X_cvae_shared"], shared)
-    result = counted.uns["cvae"]
+    np.testing.assert_array_equal(cells_with_counts.obsm["X_cvae_shared"], shared)
+    result = cells_with_counts.uns["cvae"]
     np.testing.assert_array_equal(result["held_out_loss"], model.held_out_loss_)
     assert (result["n_foreground"], result["n_background"]) == (300, 150)
     assert result["params"]["noise"] == "counts"
     np.testing.assert_array_equal(load(tmp_path / "cells.model").transform(X), model.transform(X))
-    counted.write_h5ad(tmp_path / "cells.h5ad")
+    cells_with_counts.write_h5ad(tmp_path / "cells.h5ad")
     again = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
     np.testing.assert_array_equal(again.uns["cvae"]["training_loss"], result["training_loss"])
-    (axis,) = cx.pl.cvae(counted, show=False)
+    (axis,) = cx.pl.cvae(cells_with_counts, show=False)
     lines = {line.get_label(): line for line in axis.lines}
     np.testing.assert_array_equal(lines["held out"].get_ydata(), result["held_out_loss"])
     assert list(lines["kept"].get_xdata()) == [result["best_epoch"]] * 2
@@ -63,14 +65,16 @@ def test_the_slots_hold_the_results_of_the_core(counted, tmp_path):
     assert {"other", "other_shared"} <= set(again.obsm)
 
 
-def test_logarithms_are_refused_as_counts_and_accepted_as_normal_values(counted, untouched):
-    with untouched(counted):
+def test_logarithms_are_refused_as_counts_and_accepted_as_normal_values(
+    cells_with_counts, untouched
+):
+    with untouched(cells_with_counts):
         for options, message in [
             ({"layer": None}, r"adata.X holds .* whole numbers from 0"),
             ({"layer": None, "noise": "poisson"}, "noise='poisson' is unknown"),
             ({"n_shared": 0}, "n_shared=0"),
         ]:
             with pytest.raises(ValueError, match=message):
-                run(counted, **options)
-    run(counted, layer=None, noise="normal")
-    assert np.isfinite(counted.obsm["X_cvae"]).all()
+                run(cells_with_counts, **options)
+    run(cells_with_counts, layer=None, noise="normal")
+    assert np.isfinite(cells_with_counts.obsm["X_cvae"]).all()
