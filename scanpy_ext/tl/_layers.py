@@ -196,8 +196,8 @@ def impute(
     fitted = _stored.restore(adata, key)
     if fitted.genes is None or "gamma" not in fitted.result:  # only PCPCA has gamma
         raise ValueError(
-            f"adata.uns[{key!r}] cannot fill values in, because it is no PCPCA of genes. Run "
-            "scanpy_ext.tl.pcpca without obsm=, and give its result as key=."
+            f"adata.uns[{key!r}] cannot fill in values, because it is not a result of PCPCA on "
+            "genes. Run scanpy_ext.tl.pcpca without obsm=, and give its result as key=."
         )
     noise = float(fitted.result["noise_variance"])
     model = FactorModel(fitted.vector("mean"), fitted.loadings, noise)

@@ -5,7 +5,7 @@ message must contain.
 
 Each subject calls a function and returns results that do not depend on the unit or the origin of
 the data, unless its fields `units` and `origin` say otherwise. The expected results are the
-function's results for plain float64 arrays. Whether those are right is tested elsewhere.
+function's results for plain float64 arrays. Other tests check that these results are right.
 """
 
 from __future__ import annotations

@@ -95,9 +95,9 @@ def test_options_without_support_for_missing_values_are_refused(gappy, untouched
     robust = REFERENCE | {"model_kwargs": {"robust": "rows"}}
     with untouched(gappy):
         for function, options, message in [
-            (cx.tl.impute, {"key": "cpca"}, r"'cpca'\] cannot fill values in"),
-            (cx.tl.impute, {"key": "clvm"}, r"'clvm'\] cannot fill values in"),
-            (cx.tl.impute, {"key": "some"}, r"'some'\] cannot fill values in"),
+            (cx.tl.impute, {"key": "cpca"}, r"'cpca'\] cannot fill in values"),
+            (cx.tl.impute, {"key": "clvm"}, r"'clvm'\] cannot fill in values"),
+            (cx.tl.impute, {"key": "some"}, r"'some'\] cannot fill in values"),
             (cx.tl.impute, {"layer": "full"}, "is sparse: values that it does not store are zero"),
             (cx.tl.pcpca, REFERENCE | {"layer": "sparse"}, r"layers\['sparse'\] contains NaN"),
             (cx.tl.pcpca, levels | {"within": "donor"}, "has missing values, with which within="),
