@@ -59,14 +59,6 @@ autodoc_member_order = "groupwise"
 # Types of parameters that a docstring does not name are taken from the signature.
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
-autodoc_type_aliases = {
-    "AxesGiven": "Axes or a sequence of Axes, None",
-    "Kernel": "str or callable",
-    "Level": "str, float or bool",
-    "Levels": "str, float, bool or several of these",
-    "Mask": "str or array of bool",
-    "Save": "str, path or bool, None",
-}
 autodoc_preserve_defaults = True
 # torch is not part of a default installation, so the reference can be built without it.
 autodoc_mock_imports = [name for name in ("torch",) if importlib.util.find_spec(name) is None]
