@@ -18,6 +18,7 @@ from contrast_core._validation import (
 )
 from contrast_core.linalg import fix_signs
 from contrast_core.moments import FeatureMoments
+from contrast_core.pairing._unit_scale import to_unit_scale
 from contrast_core.rows import load_into_memory, rows_of
 
 _ROUNDING = 1e-12  # smaller relative deviations from the mean of a label are rounding errors
@@ -68,8 +69,8 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     """
     clip = check_number(clip, "clip", above=0, at_most=np.inf)
     data = rows_of(X, min_rows=1)
-    rows = data.load()
-    moments = FeatureMoments.from_data(data)
+    [rows], factor = to_unit_scale(data.load())
+    moments = FeatureMoments.from_data(data if factor == 1 else rows_of(rows))
     mean, sd = moments.mean, np.sqrt(moments.variance)
     # Because of rounding errors, the computed variance of a constant feature need not be 0.
     varies = sd > 1e-7 * np.maximum(np.abs(mean), np.finfo(np.float64).tiny)
@@ -89,7 +90,8 @@ def scaled_features(X: MatrixLike, *, clip: float = 10.0) -> ScaledFeatures:
     else:
         matrix = np.minimum(rows, cap)
         matrix *= scale
-    return ScaledFeatures(matrix, cap, scale)
+    with np.errstate(over="ignore"):  # a cap may overflow to infinity, which means no cap
+        return ScaledFeatures(matrix, cap / factor, scale * factor)
 
 
 def pairing_basis(X: MatrixLike, within: ArrayLike, *, n_components: int = 20) -> FloatArray:
@@ -139,7 +141,7 @@ def pairing_basis(X: MatrixLike, within: ArrayLike, *, n_components: int = 20) -
     if data.shape[1] < 2:
         raise ValueError(f"X has shape {data.shape}; expected at least two rows and two features.")
     labels = check_labels(within, data.shape[0], "within")
-    rows = data.load().astype(np.float64, copy=False)
+    [rows], scale = to_unit_scale(data.load().astype(np.float64, copy=False))
     index, counts = np.unique(labels, return_inverse=True, return_counts=True)[1:]
     member = sp.csr_matrix(
         (np.ones(len(index)), (np.arange(len(index)), index)), shape=(len(index), len(counts))
@@ -172,4 +174,4 @@ def pairing_basis(X: MatrixLike, within: ArrayLike, *, n_components: int = 20) -
         )
     k = min(n_components, min(rows.shape) - 1)
     vectors = svds(operator, k=k, v0=start[: min(rows.shape)], return_singular_vectors="vh")[2]
-    return times(fix_signs(vectors[::-1]).T)
+    return times(fix_signs(vectors[::-1]).T) / scale

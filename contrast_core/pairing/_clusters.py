@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 
 from contrast_core._validation import FloatArray, MatrixLike, check_labels, check_same_features
+from contrast_core.pairing._unit_scale import to_unit_scale
 from contrast_core.rows import Rows, load_into_memory, rows_of
 
 
@@ -63,7 +64,7 @@ def match_clusters(
 def _centroids(data: Rows, clusters: ArrayLike, name: str) -> tuple[list[Any], FloatArray]:
     """Return the sorted labels, and the centroid of each label's rows, scaled to unit length."""
     labels = check_labels(clusters, data.shape[0], name)
-    rows = data.load().astype(np.float64, copy=False)
+    [rows], _ = to_unit_scale(data.load().astype(np.float64, copy=False))
     found = np.unique(labels)
     means = np.array([np.asarray(rows[labels == c].mean(axis=0)).ravel() for c in found])
     length = np.linalg.norm(means, axis=1, keepdims=True)

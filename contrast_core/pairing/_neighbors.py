@@ -22,6 +22,7 @@ from contrast_core._validation import (
 )
 from contrast_core.pairing._clusters import match_clusters
 from contrast_core.pairing._pairs import LabelSummary, PositivePairs
+from contrast_core.pairing._unit_scale import to_unit_scale
 from contrast_core.rows import rows_of
 
 Search: TypeAlias = Literal["auto", "exact", "approximate"]
@@ -109,9 +110,8 @@ def neighbor_pairs(
     dense = not (
         first.is_sparse and second.is_sparse
     )  # scikit-learn needs both sparse or both dense
-    rows, positive_rows = (
-        data.load(dense=dense).astype(np.float64, copy=False) for data in (first, second)
-    )
+    loaded = (rows.load(dense=dense).astype(np.float64, copy=False) for rows in (first, second))
+    (rows, positive_rows), scale = to_unit_scale(*loaded)
     labels, positive_labels = _two_labels(
         "within", within, positive_within, rows.shape[0], positive_rows.shape[0]
     )
@@ -138,7 +138,7 @@ def neighbor_pairs(
             if max_pairs is not None:
                 nearest = np.lexsort((other, one, distance))[:max_pairs]
                 one, other, distance = one[nearest], other[nearest], distance[nearest]
-            blocks.append((i[one], j[other], distance))
+            blocks.append((i[one], j[other], distance / scale))
         in_label = _joined(blocks)
         found.append(in_label)
         summaries.append(
