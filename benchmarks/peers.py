@@ -3,7 +3,7 @@
 The current versions of the packages are installed for the length of the run. The first part tests
 whether they find the same subspaces as this suite after their parameters are converted as described
 in docs/coming_from.md. The error is the sine of the largest principal
-angle. The second part measures how well known groups separate with all defaults. The third part
+angle. The second part measures the separation of known groups with all defaults. The third part
 prints the figures of docs/coming_from.md that show where packages depart from the papers.
 `benchmarks/speed.py` compares the times.
 """
@@ -174,7 +174,7 @@ def default_views(name: str, module: Any, X: Any, Y: Any) -> list[Any]:
 
 
 def by_default(found: dict[str, Any]) -> None:
-    """Print how well known groups separate with all defaults.
+    """Print measures of the separation of known groups with all defaults.
 
     If a package returns several embeddings, the best one counts.
     """

@@ -56,7 +56,7 @@ def no_report(done: int, total: int, doing: str) -> None:
 
 
 def progress_of(report: Report, doing: str = "") -> Callable[..., Iterator[Any]]:
-    """Return a function for the argument `progress` of `contrast_core` that calls `report`."""
+    """Return a function that calls `report`; `contrast_core` accepts it as `progress`."""
 
     def progress(items: Iterable[Any], total: int | None = None, desc: str = "") -> Iterator[Any]:
         for done, item in enumerate(items):
@@ -116,8 +116,8 @@ def strength(automatic: float, suppression: float, *, largest: float = math.inf)
     """Return the contrast strength at a position of the slider.
 
     Let a be the automatic strength and s the suppression. Without an upper bound, the strength is
-    a times the odds s / (1 - s). If strengths must stay below the bound b = `largest`, these odds
-    multiply a / (b - a), and the result x is the solution of x / (b - x) = a / (b - a) s / (1 - s).
+    a times the odds s / (1 - s). With the upper bound b = `largest`, the strength x is below b and
+    solves x / (b - x) = a / (b - a) s / (1 - s).
 
     Examples
     --------

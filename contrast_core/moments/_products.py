@@ -28,8 +28,8 @@ from contrast_core.moments._moments import ALONE, Form, Moments, Threads
 from contrast_core.moments._sparse import as_float64
 from contrast_core.rows import Rows, row_view
 
-# Threads share a product with at least this number of entries. One thread multiplies fewer entries
-# in a millisecond.
+# Smallest number of stored entries for which threads share a product. With fewer entries, one
+# thread takes less than a millisecond.
 _WORTH_SHARING = 2**18
 
 
@@ -81,7 +81,7 @@ class Term(NamedTuple):
         along_mean = self.mean @ columns
 
         def product_of(ends: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
-            """Return the product of rows that are not centred, and the sums of their scores."""
+            """Return uncentred rows, transposed, times their scores, and the sums of the scores."""
             rows = row_view(self.matrix, *ends)
             scores = self.weight * (rows @ columns - along_mean)
             return rows.T @ scores, scores.sum(axis=0)

@@ -26,7 +26,8 @@ from contrast_core.rows import Rows, check_finite
 
 _BLOCK_ELEMENTS = 2**20  # 8 MB of centred columns at a time
 _PASS_ELEMENTS = 2**25  # 256 MB of centred columns, used if each block needs a pass over the rows
-_LEAST_COLUMNS = 256  # for fewer columns, adding the product costs more than computing it
+# For a block of fewer columns, adding its product to the Gram matrix costs more than computing it.
+_LEAST_COLUMNS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +161,7 @@ def _dense_products(
     variances = np.empty((len(rows.parts), rows.n_features))
     gram = np.zeros((n_rows, n_rows), order="F") if gram is None else gram
     for columns in _column_blocks(rows):
-        # If floating-point data hold NaN or infinity, the means computed below are not finite.
+        # NaN and infinity in floating-point data are found below: they make a mean not finite.
         parts = [data.read_columns(columns, check=data.dtype.kind != "f") for data in rows.parts]
         block = np.concatenate(parts, dtype=np.float64)
         with np.errstate(invalid="ignore", over="ignore"):

@@ -73,7 +73,7 @@ class SecondMoments(Moments):
         The part of the covariance that is within groups. If groups are given without this
         parameter, then `covariance` itself is taken about the groups' means.
     parts : tuple of SecondMoments, optional
-        Moments of which these are a weighted sum.
+        If these moments are a weighted sum, the moments that were summed; otherwise empty.
 
     Raises
     ------

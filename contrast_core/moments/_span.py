@@ -112,7 +112,7 @@ class SpanMoments(Moments):
         If rows have groups: the labels of the groups, their numbers of rows (or total weights), and
         their means, about which the covariance is taken.
     parts : tuple of SpanMoments
-        Moments of which these are a weighted sum.
+        If these moments are a weighted sum, the moments that were summed; otherwise empty.
     """
 
     n_samples: float

@@ -79,8 +79,9 @@ class NormalPosteriors(NamedTuple):
 def count_bound(counts: Any, model: CountModel, found: NormalPosteriors) -> Any:
     """Return a lower bound of the log-probability of each row, (n,), given its posterior.
 
-    For each entry the bound needs the expectation of ``log(1 + exp(psi))``, where psi is normal. It
-    is computed by quadrature.
+    For each entry the bound needs the expectation of ``log(1 + exp(psi))``. Here psi is
+    ``log(mean / dispersion)``, which has a normal posterior. The expectation is computed by
+    quadrature.
     """
     xp = namespace(counts)
     loadings, r, k = model.loadings, xp.exp(model.log_dispersion), model.loadings.shape[1]

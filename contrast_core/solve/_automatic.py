@@ -49,8 +49,8 @@ def solve_trace_ratio(
     iterates, alpha and V are found together in one search space. Otherwise, or if the search fails,
     Newton's iteration finds them. Each of its steps solves one contrast.
 
-    Raises NotConvergedError for the same reasons as `solve_contrasts`, and if the search fails and
-    the plan has a fallback.
+    Raises NotConvergedError for the same reasons as `solve_contrasts`. If the search fails and the
+    plan has a fallback, this error is also raised, so that `with_fallback` can use the fallback.
     """
     check_range(x, "X")
     check_range(y, "the background")

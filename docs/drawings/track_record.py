@@ -59,7 +59,7 @@ def track_record() -> None:
         ax.minorticks_off()
     for ax in axes.flat[len(datasets) :]:
         ax.set_axis_off()
-    # The last panel of the other column needs tick labels, too.
+    # If the place below the last panel on the right is empty, this panel needs its own tick labels.
     axes.flat[len(datasets) - 2].tick_params(labelbottom=True)
     figure.supxlabel("components")
     figure.supylabel("classified correctly")
