@@ -202,7 +202,7 @@ def test_tensors_that_do_not_fit_are_refused(
     ("device", "message"),
     [
         ("mps", "'mps' has no float64"),
-        ("gpu", "device='gpu' is none"),
+        ("gpu", "device='gpu' is not a device"),
         (3.5, "device=3.5 is"),
     ],
 )
