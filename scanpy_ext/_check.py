@@ -494,11 +494,10 @@ def _confounding_found(
     alone = sorted((sides[0] | sides[1]) - both)
     if alone or missing:
         of_front = float(labels[front].isin(alone).mean()) if front.any() else 0.0
-        said = [f"{listed(alone)} in one set only"] if alone else []
-        said += [f"{missing} cells without a value"] if missing else []
-        return _Finding(
-            name, of_front <= 0.5, f"{len(both)} {plural} in both sets; {'; '.join(said)}"
-        )
+        said = [f"{plural} with cells in both sets: {len(both)}"]
+        said += [f"in one set only: {listed(alone)}"] if alone else []
+        said += [f"cells without a value: {missing}"] if missing else []
+        return _Finding(name, of_front <= 0.5, "; ".join(said))
     return _Finding(name, True, f"all {len(both)} {plural} have cells in both sets")
 
 

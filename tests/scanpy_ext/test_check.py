@@ -203,7 +203,8 @@ def test_small_faults_are_reported_but_do_not_make_a_design_unsound(design):
     assert "'rare', 1.5% of the foreground" in result["checks"].loc["composition", "message"]
     design.obs.loc[(design.obs["donor"] == "b") & (np.arange(400) < 40), "donor"] = "c"
     checks = check(cells_without(design, donor="c", condition="stim"))["checks"]
-    assert checks.loc["donor", "message"] == "2 donors in both sets; 'c' in one set only"
+    message = checks.loc["donor", "message"]
+    assert message == "donors with cells in both sets: 2; in one set only: 'c'"
 
 
 def test_many_small_types_that_are_missing_together_are_reported(design):
@@ -267,7 +268,7 @@ def test_faults_of_the_design_are_named(design):
         ),
         (design, {"batch": "plate"}, "batch: no batch has cells in both sets"),
         (nested, {}, "donor: no donor has cells in both sets"),
-        (mostly_b, without_reference_cells, "donor: 1 in both sets; 'b' in one set only"),
+        (mostly_b, without_reference_cells, "cells in both sets: 1; in one set only: 'b'"),
         (valued(np.rint(design.X * 3)), {}, "values: the values look like raw counts"),
         (valued(np.expm1(design.X)), {}, "too large for logarithms of counts"),
         (design, {"mask_var": np.arange(8) > 5}, "genes: 2 of the 2 genes of largest variance"),

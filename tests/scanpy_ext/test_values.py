@@ -106,7 +106,7 @@ def test_sets_that_do_not_belong_together_cause_a_warning_or_an_error(
             (REFERENCE | {"reference": ["ctrl", "stim"], "groups": ["stim"]}, "the same cells"),
             ({"background": logs.copy()}, "holds the same cells as adata"),
             ({"background": again}, "holds the same cells as adata"),
-            ({"background": counts}, "adata holds no raw counts, but the background"),
+            ({"background": counts}, "adata holds no raw counts, but the AnnData that"),
         ]:
             with pytest.raises(ValueError, match=message):
                 cx.tl.cpca(logs, **design)
