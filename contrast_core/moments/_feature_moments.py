@@ -2,8 +2,10 @@
 
 Problem: compute means and variances in one pass over blocks of rows, without losing digits if a
 mean is far from zero. Each block is centred by its own mean, and blocks are merged by the pairwise
-update of Chan, Golub and LeVeque (American Statistician 37:242, 1983). Entries that a sparse matrix
-does not store count as zeros.
+update of Chan, Golub and LeVeque (American Statistician 37:242, 1983). The rounding error of a long
+sum would make a constant feature vary. Therefore the mean of the deviations, which would be zero
+without rounding errors, is added to the mean of each block before the squares are taken. Entries
+that a sparse matrix does not store count as zeros.
 """
 
 from __future__ import annotations
@@ -61,11 +63,15 @@ class FeatureMoments(NamedTuple):
         with np.errstate(invalid="ignore", over="ignore"):
             if not issparse(rows):
                 mean = rows.mean(axis=0, dtype=np.float64)
-                return cls(n, mean, ((rows - mean) ** 2).sum(axis=0))
+                centred = rows - mean
+                left = centred.mean(axis=0)
+                centred -= left
+                return cls(n, mean + left, np.einsum("ij,ij->j", centred, centred))
             rows = rows.tocsr()
             columns = rows.indices.astype(np.intp)
             each = None if weights is None else np.repeat(weights, np.diff(rows.indptr))
-            n = n if weights is None else weights.sum()
+            # `cumsum` adds up in the order of `bincount`, so both sums are equal for a full column.
+            n = n if weights is None else weights.cumsum()[-1]
 
             def total(values: FloatArray | None) -> FloatArray:
                 # `rows.sum()` would be inexact, because SciPy adds up float32 values in float32.
@@ -73,8 +79,10 @@ class FeatureMoments(NamedTuple):
                 return np.asarray(np.bincount(columns, weighted, n_features), np.float64)
 
             values = rows.data.astype(np.float64, copy=False)
+            absent = n - total(None)  # number or weight of the zeros that are not stored
             mean = total(values) / (n or 1)
-            squares = total((values - mean[columns]) ** 2) + (n - total(None)) * mean**2
+            mean += (total(values - mean[columns]) - absent * mean) / (n or 1)
+            squares = total((values - mean[columns]) ** 2) + absent * mean * mean
             return cls(n, mean, squares)
 
     def merge(self, other: FeatureMoments) -> FeatureMoments:

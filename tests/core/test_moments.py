@@ -175,6 +175,30 @@ def test_means_and_variances_of_features_agree_with_numpy(
     assert empty.n_samples == 0 and not empty.squares.any() and not empty.mean.any()
 
 
+@pytest.mark.parametrize("kind", [np.asarray, *SPARSE[:2]])
+@pytest.mark.parametrize("scale", [1e-170, 1.0, 1e160])
+@pytest.mark.parametrize("n", [2, 999, 20011])
+def test_rounding_errors_of_long_sums_do_not_make_a_constant_feature_vary(
+    kind: Any, scale: float, n: int
+) -> None:
+    """Compare with three columns that vary by a millionth, one of them in a single row."""
+    values = np.tile([0.7, -0.1, 1e4 / 3], (n, 2)) * scale
+    varies = np.arange(6) >= 3
+    rows = np.where(varies & (np.arange(n)[:, None] % 7 == 0), values * (1 + 1e-6), values)
+    rows[1:, 5] = values[1:, 5]
+    weights = 0.1 + np.arange(n) % 3
+    blocks = rows_of(kind(rows), elements=6 * 2**12)
+    found = [FeatureMoments.from_data(kind(rows)), FeatureMoments.from_data(blocks)]
+    if sp.issparse(kind(rows)):
+        found.append(FeatureMoments.at_once(kind(rows), weights))
+    for moments in found:
+        np.testing.assert_allclose(moments.mean, rows.mean(axis=0), rtol=2e-6)
+        np.testing.assert_array_less(moments.variance[:3] ** 0.5, 7e-15 * abs(values[0, :3]))
+        assert not moments.varies[:3].any()
+        if scale == 1:
+            assert moments.varies[3:].all()
+
+
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_value_that_is_not_finite_makes_the_mean_not_finite(
