@@ -1,4 +1,4 @@
-"""Images, the place of their background in them, and checks that read no pixels."""
+"""Images with the place where their background is seen alone, and checks that read no pixels."""
 
 from __future__ import annotations
 

@@ -219,8 +219,8 @@ def lifted(
 def warn_of_null_directions(n_null: int, k: int) -> None:
     """Warn that the last `n_null` of k components are arbitrary."""
     warn(
-        f"the last {n_null} of {k} components are directions in which neither dataset varies (or "
-        "varies too little for float64 to square), so they are arbitrary. Use fewer components."
+        f"the last {n_null} of {k} components are arbitrary, because neither dataset varies along "
+        "them, or varies so little that the squares are 0 in float64. Use fewer components."
     )
 
 
@@ -304,8 +304,9 @@ def solved_by_products(
     scale = float(np.abs(values).max() + (1 + alpha) * y.variances.max())
     if may_be_null(values, scale, len(varies)):
         raise NotConvergedError(
-            f"alpha={alpha:.6g}: some of {len(values)} components have no contrast, and products "
-            f"do not show whether anything varies along them. {_ADVICE}"
+            f"alpha={alpha:.6g}: for some of {len(values)} components, the foreground variance "
+            "minus alpha times the background variance is 0 up to rounding. This solver cannot "
+            f"tell whether anything varies along them. {_ADVICE}"
         )
     whole = np.zeros((len(values), len(varies)))
     whole[:, varies] = components

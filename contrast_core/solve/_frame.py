@@ -24,7 +24,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Two covariances in orthonormal coordinates of the directions that may vary in either.
+    """Two covariances in orthonormal coordinates of the space in which either dataset may vary.
 
     Parameters
     ----------
