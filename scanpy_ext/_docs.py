@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import TypeVar
 
-from ._logging import logged
-
-F = TypeVar("F", bound=Callable[..., object])
+from ._logging import F, logged
 
 _TEXTS = {
     "CELLS": """\

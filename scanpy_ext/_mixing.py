@@ -115,12 +115,8 @@ def mixing_report(
     1.0
     """
     check_anndata(adata)
-    labels = pd.DataFrame(
-        {
-            groupby: column(adata, groupby, "groupby"),
-            cell_type: column(adata, cell_type, "cell_type"),
-        }
-    )
+    columns = {"groupby": groupby, "cell_type": cell_type}
+    labels = pd.DataFrame({name: column(adata, columns[name], name) for name in columns})
     names = [reps] if isinstance(reps, str) or not isinstance(reps, Iterable) else list(reps)
     if names == list(_DEFAULT):
         names = [rep for rep in names if rep in adata.obsm]
@@ -137,7 +133,7 @@ def mixing_report(
     if max_cells is not None and len(known) > (n := check_count(max_cells, "max_cells")):
         known = np.sort(np.random.default_rng(seed).choice(known, n, replace=False))
     conditions, types = (labels[name].to_numpy()[known].astype(str) for name in labels)
-    for name, values in {groupby: conditions, cell_type: types}.items():
+    for name, values in ((groupby, conditions), (cell_type, types)):
         if len(np.unique(values)) < 2:
             raise ValueError(
                 f"adata.obs[{name!r}] has {len(np.unique(values))} level(s) with cells; at least "

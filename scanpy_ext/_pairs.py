@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,19 +29,6 @@ _FEWEST_CLUSTERED = 4  # a group of fewer cells is one cluster
 _MAX_PAIRS = 300  # largest number of pairs from two matched clusters, as in the PCA++ paper
 
 
-class Pairs(NamedTuple):
-    """Indices of the paired cells, (n_pairs,) each, and the result to write if pairs are new."""
-
-    stimulated: NDArray[np.intp]
-    control: NDArray[np.intp]
-    result: _write.Result | None = None
-
-    @property
-    def n_effective(self) -> float:
-        """Effective number of pairs (Kish's formula), since a cell can be in several pairs."""
-        return effective_n_pairs(self.stimulated, self.control)
-
-
 # Default options of `find`.
 DEFAULTS: dict[str, Any] = {
     "cell_type": None,
@@ -63,8 +50,8 @@ def find(
     key: str,
     params: Mapping[str, Any],
     **options: Any,
-) -> Pairs:
-    """Find pairs of stimulated and control cells and summarise them; nothing is written.
+) -> _write.Result:
+    """Find pairs of stimulated and control cells, and return the result to write.
 
     Parameters
     ----------
@@ -150,11 +137,11 @@ def find(
         key: sp.csr_matrix((np.ones(len(i), np.float32), (i, j)), shape=shape),
         _keys.distances_of(key): sp.csr_matrix((pairs.distances, (i, j)), shape=shape),
     }
-    return Pairs(i, j, _write.Result(key, summary, {"obsp": matrices}))
+    return _write.Result(key, summary, {"obsp": matrices})
 
 
-def stored(adata: AnnData, key: str) -> Pairs:
-    """Return the pairs that are stored in `adata.obsp`."""
+def stored(adata: AnnData, key: str) -> sp.csr_matrix:
+    """Return the matrix of pairs in `adata.obsp`, after checking that it holds pairs."""
     if key not in adata.obsp:
         raise ValueError(
             f"adata.obsp has no pairs {key!r}. Run scanpy_ext.pp.match_pairs first, or give "
@@ -174,9 +161,7 @@ def stored(adata: AnnData, key: str) -> Pairs:
             f"adata.obsp[{key!r}] has {is_pair.sum()} pair(s) among these cells; at least 2 "
             "are needed. If adata was subset to one condition, find pairs before subsetting."
         )
-    order = np.lexsort((matrix.col[is_pair], matrix.row[is_pair]))
-    row, col = (index[is_pair][order].astype(np.intp) for index in (matrix.row, matrix.col))
-    return Pairs(row, col)
+    return matrix.tocsr()
 
 
 def _leiden(

@@ -259,5 +259,5 @@ def match_pairs(
         "n_comps": n_comps,
         "random_state": random_state,
     }
-    pairs = _pairs.find(adata, matrix, groupby, reference, donor, key_added, params, **options)
-    return _write.write(adata, cast("_write.Result", pairs.result), copy=copy)
+    result = _pairs.find(adata, matrix, groupby, reference, donor, key_added, params, **options)
+    return _write.write(adata, result, copy=copy)

@@ -11,6 +11,7 @@ from contrast_core.feedback import check_count
 
 from .._docs import documented
 from ..get import loadings as loadings_table
+from ..get import top_genes
 from ._figure import AxesGiven, Drawn, Save, chosen_components, drawing, extra_width
 
 _WIDE = 5  # largest number of panels in a row
@@ -66,8 +67,7 @@ def loadings(
     components = chosen_components(components, n_components)
     n_points = min(check_count(n_points, "n_points"), len(table))
 
-    names = table.index.to_numpy()
-    size = (2.8 + extra_width(names), 0.6 + 0.19 * n_points)
+    size = (2.8 + extra_width(table.index), 0.6 + 0.19 * n_points)
     n_rows = -(-len(components) // _WIDE) if ax is None else 1
     shape = n_rows, -(-len(components) // n_rows)
     with drawing("loadings", shape, size, ax, figsize, show, save, return_fig) as plot:
@@ -75,13 +75,12 @@ def loadings(
             empty.remove()
         plot.axes = plot.axes[: len(components)]
         for panel, component in zip(plot.axes, components, strict=True):
-            loading = table[component].to_numpy()
-            largest = np.argsort(-np.abs(loading), kind="stable")[:n_points]
-            largest = largest[loading[largest] != 0]
-            order = largest[np.argsort(loading[largest], kind="stable")]
-            colors = np.where(loading[order] > 0, "tab:red", "tab:blue")
-            panel.barh(np.arange(order.size), loading[order], color=list(colors))
-            panel.set_yticks(np.arange(order.size), names[order], fontsize="small")
+            largest = top_genes(adata, component, n_points, key=key, level=level)["loading"]
+            largest = largest.sort_values(kind="stable")
+            place = np.arange(len(largest))
+            colors = np.where(largest > 0, "tab:red", "tab:blue")
+            panel.barh(place, largest, color=list(colors))
+            panel.set_yticks(place, largest.index, fontsize="small")
             panel.margins(y=0.01)
             panel.axvline(0, color="black", linewidth=0.8)
             panel.set(title=f"component {component}", xlabel="loading")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,8 @@ import numpy as np
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from contrast_core import ContrastWarning, contrast_path
+from contrast_core import contrast_path
+from contrast_core.feedback import muted
 
 from .. import _write
 from .._docs import documented
@@ -138,9 +138,7 @@ def cpca_path(
     chosen = np.asarray(path.representatives)
     if path.alphas[0] == 0 and chosen[0] != 0:
         chosen = np.array([0, *chosen])  # PCA of the foreground, for comparison
-    with warnings.catch_warnings():
-        # Negative eigenvalues are normal at large alphas, and they are stored.
-        warnings.simplefilter("ignore", ContrastWarning)
+    with muted():  # negative eigenvalues are normal at large alphas, and they are stored
         models = [path.at(alpha) for alpha in path.alphas[chosen]]
     entry: dict[str, Any] = {
         "params": data.params | {"n_representatives": n_representatives},

@@ -8,6 +8,7 @@ import numpy as np
 from anndata import AnnData
 
 from contrast_core import PCAPlus, PCAPlusPlus
+from contrast_core.contrast import effective_n_pairs
 from contrast_core.feedback import check_flag, muted
 from contrast_core.pairing import scaled_features
 from contrast_core.rows import load_into_memory
@@ -309,24 +310,28 @@ def _fitted(
             "of them to use stored pairs."
         )
     key = "pairs" if key is None else _keys.checked(key, "pairs")
+    results: list[_write.Result] = []
     if groupby is None:
         pairs = _pairs.stored(adata, key)
         matrix = load_into_memory(matrix)
         _values.warn_of_counts(matrix)
     else:
         matrix = load_into_memory(matrix)
-        pairs = _pairs.find(adata, matrix, groupby, reference, donor, key, params)
+        results.append(_pairs.find(adata, matrix, groupby, reference, donor, key, params))
+        pairs = results[0].slots["obsp"][key]
+    stimulated, control = pairs.nonzero()  # in the order of the rows
+    n_effective = effective_n_pairs(stimulated, control)
     if scale:
         values, cap, factors = scaled_features(matrix)
     else:
         n_features = matrix.shape[1]
         values, cap, factors = matrix.load(), np.full(n_features, np.inf), np.ones(n_features)
 
-    sides: dict[str, Any] = {"X": values[pairs.stimulated], "positive": values[pairs.control]}
+    sides: dict[str, Any] = {"X": values[stimulated], "positive": values[control]}
     entry: dict[str, Any]
     if isinstance(model, PCAPlusPlus):
         with muted(r"components are too weak"):  # weights by lambda make weak ones harmless
-            model.fit(**sides, n_effective=pairs.n_effective)
+            model.fit(**sides, n_effective=n_effective)
         loadings, eigenvalues = model.patterns_, model.generalized_eigenvalues_
         entry = {"detectable": model.detectable_, "truncation": int(model.truncation_)}
     else:
@@ -337,8 +342,8 @@ def _fitted(
     given = storable(**model.get_params(), pairs=key, scale=scale)
     entry |= {
         "eigenvalues": eigenvalues,
-        "n_pairs": len(pairs.control),
-        "n_effective": pairs.n_effective,
+        "n_pairs": len(control),
+        "n_effective": n_effective,
         "params": params | {name: given[name] for name in given if name != "n_components"},
     }
     kind = np.float32 if matrix.dtype == np.float32 else np.float64
@@ -349,5 +354,4 @@ def _fitted(
             keys.fit: fit_table(adata.var_names, features, filters, mean=mean, cap=cap),
         },
     }
-    results = [] if pairs.result is None else [pairs.result]
     return _write.write(adata, *results, _write.Result(keys.uns, entry, slots), copy=copy)

@@ -12,7 +12,7 @@ from scipy.stats import false_discovery_control
 
 from contrast_core import condition_shift, responders
 from contrast_core.feedback import check_number, warn
-from contrast_core.rows import load_into_memory
+from contrast_core.rows import load_into_memory, rows_of
 from contrast_core.significance import ConditionShift
 
 from .. import _keys, _read, _select, _write
@@ -351,7 +351,7 @@ def response(
                 f"within: {label!r} of adata.obs[{within!r}] has {n} reference cells; at least "
                 f"{_FEWEST} are needed. Leave the cells of {label!r} out."
             )
-        values: Any = _read.centred(rows.load(dense=True), of_cells, back[used])
+        rows = rows_of(_read.centred(rows.load(dense=True), of_cells, back[used]))
     donors = None if donor is None else _select.known_labels(adata, donor, "donor", front)
     names = np.asarray(data.feature_names, dtype=str)
 
@@ -364,10 +364,7 @@ def response(
         here = front & (conditions == condition)
         row = {"n_cells": int(here.sum()), "n_reference": int(back.sum())} | _RESPONSE
         table[condition] = row
-        x, y = (
-            rows.take(place[side]) if within is None else values[place[side]]
-            for side in (here, back)
-        )
+        x, y = rows.take(place[here]), rows.take(place[back])
         try:
             shift = condition_shift(x, background=y, n_resamples=0, random_state=0)
             found = responders(shift.foreground_scores, shift.background_scores, level=level)
