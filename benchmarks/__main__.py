@@ -18,4 +18,5 @@ from benchmarks.common.runner import run
 NAMED = ("cluster", "cvae", "large_images", "napari_live", "peers", "sweep")
 
 if __name__ == "__main__":
-    sys.exit(run(Path(__file__).resolve().parent, __doc__, when_named=NAMED))
+    needs = {"gpu": "torch"}
+    sys.exit(run(Path(__file__).resolve().parent, __doc__, needs=needs, when_named=NAMED))

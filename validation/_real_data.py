@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.common.digits import SIDE, small_scenes
+from benchmarks.common.measures import centred
 from benchmarks.common.tasks import log_normalised
 from contrast_core.datasets import (
     ContrastData,
@@ -237,8 +238,7 @@ def knock_outs(data: Path, targets: list[str] = ACTIVE) -> LabelledDataset:
     target = cells.obs["target"].to_numpy(str)
     guide, replicate = cells.obs["guide"].to_numpy(str), cells.obs["replicate"].to_numpy(str)
     untargeted = target == "non-targeting"
-    for name in np.unique(replicate):
-        values[replicate == name] -= values[(replicate == name) & untargeted].mean(axis=0)
+    values = centred(values, replicate, untargeted)
     chosen = np.isin(target, targets)
     order = {}
     for name in targets:

@@ -39,7 +39,7 @@ from tests.core.images.pictures import (
     scan_lines,
     white,
 )
-from validation.structured_background import simple_filters
+from validation.structured_background import lowest_square, simple_filters
 
 SIDE, BOX = 192, 84
 FLAT = 0.03  # share of the image's variance above which the flattest rectangle has signal
@@ -59,13 +59,9 @@ def flattest(image: Any) -> tuple[Any, float]:
 
     The variance is divided by the variance of the image.
     """
-    half = BOX // 2
     variance = uniform_filter(image**2, BOX) - uniform_filter(image, BOX) ** 2
-    inner = variance[half : SIDE - half, half : SIDE - half]
-    y, x = np.unravel_index(inner.argmin(), inner.shape)
-    mask = np.zeros(image.shape, dtype=bool)
-    mask[y : y + BOX, x : x + BOX] = True
-    return mask, float(inner.min() / image.var())
+    mask, smallest = lowest_square(variance, BOX)
+    return mask, float(smallest / image.var())
 
 
 def parts(image: Any, n: int, skipped: int) -> list[Any]:

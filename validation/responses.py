@@ -41,6 +41,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 import scanpy_ext as cx
+from benchmarks.common.measures import centred
 from benchmarks.common.report import Report, run
 from benchmarks.common.tasks import larger_data, log_normalised
 from contrast_core import CPCAStar, condition_shift, responders
@@ -114,9 +115,7 @@ def left_out_guides(adata: ad.AnnData) -> dict[str, FloatArray]:
     )
     control = target == "non-targeting"
     relative = signature(values, control, batch)
-    centred = values.copy()
-    for name in np.unique(batch):
-        centred[batch == name] -= values[(batch == name) & control].mean(axis=0)
+    shifted = centred(values, batch, control)
     weights = np.ones((1 + N_DRAWS, len(values)), dtype=np.float32)
     drawn_within, rng = np.where(control, target, guide), np.random.default_rng(0)
     for name in np.unique(drawn_within):
@@ -135,7 +134,7 @@ def left_out_guides(adata: ad.AnnData) -> dict[str, FloatArray]:
                 test = np.flatnonzero((target == name) & (guide == each))
                 if len(train) < 10:
                     continue
-                x, y = centred[train], centred[first]
+                x, y = shifted[train], shifted[first]
                 both, difference = np.vstack([x, y]), x.mean(0) - y.mean(0)
                 star = CPCAStar(1).fit(both, background=y).components_[0]
                 pca = CPCAStar(1, beta=0).fit(both, background=y).components_[0]
@@ -147,7 +146,7 @@ def left_out_guides(adata: ad.AnnData) -> dict[str, FloatArray]:
                     mixscape[genes] = moved[genes]
                 signed = [v * np.sign(v @ difference) for v in (pca, star)]
                 scores = [
-                    (centred[test] @ v, centred[second] @ v) for v in (*signed, shift.direction)
+                    (shifted[test] @ v, shifted[second] @ v) for v in (*signed, shift.direction)
                 ]
                 scores.append((relative[test] @ mixscape, relative[second] @ mixscape))
                 counted = weights[:, test], weights[:, second]

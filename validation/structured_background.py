@@ -37,13 +37,18 @@ def clean_cells(folder: Path, channel: int) -> Any:
     return (image - image.min()) / (np.percentile(image, 99.9) - image.min())
 
 
+def lowest_square(values: Any, side: int) -> tuple[Any, float]:
+    """Return the mask of the square whose centre has the lowest value, and this value."""
+    half = side // 2
+    inner = values[half:-half, half:-half]
+    y, x = np.unravel_index(inner.argmin(), inner.shape)
+    mask = np.zeros(values.shape, dtype=bool)
+    mask[y : y + side, x : x + side] = True
+    return mask, float(inner.min())
+
+
 def emptiest(clean: Any) -> Any:
-    half = EMPTY // 2
-    means = uniform_filter(clean, EMPTY)[half:-half, half:-half]
-    y, x = np.unravel_index(means.argmin(), means.shape)
-    mask = np.zeros(clean.shape, dtype=bool)
-    mask[y : y + EMPTY, x : x + EMPTY] = True
-    return mask
+    return lowest_square(uniform_filter(clean, EMPTY), EMPTY)[0]
 
 
 def without_stripes(image: Any, axis: int, width: float, kept: int) -> Any:

@@ -50,6 +50,7 @@ from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.neighbors import KNeighborsClassifier
 
+from benchmarks.common.measures import centred
 from contrast_core import (
     CLVM,
     CPCA,
@@ -156,14 +157,6 @@ def accuracies(
     """Return the share of each unit's test rows that a rule classifies correctly."""
     right = rule.fit(train, labels).predict(test) == truth
     return [float(right[units == unit].mean()) for unit in np.unique(units)]
-
-
-def centred(rows: Any, units: Any) -> Any:
-    """Subtract the mean of each unit from its rows."""
-    codes = np.unique(units, return_inverse=True)[1]
-    sums = np.zeros((codes.max() + 1, rows.shape[1]))
-    np.add.at(sums, codes, rows)
-    return rows - (sums / np.bincount(codes)[:, None])[codes]
 
 
 def scores(task: LabelledDataset) -> Scores:

@@ -7,11 +7,12 @@ meadows and undergrowth. The scenes may be used but not distributed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from contrast_core.datasets._digits import _arrays
 
 SIDE = 28
 N_DEALS = 12
@@ -45,10 +46,8 @@ def small_scenes(data: Path) -> Any:
 
 def digits_on_photographs(n_samples: int = 4000, *, seed: int = 0) -> DigitsOnPictures:
     """Return the bundled digits on crops of bundled photographs, and crops of other photographs."""
-    with as_file(files("contrast_core.datasets") / "data") as folder:
-        mnist = np.load(folder / "mnist_zeros_ones.npz")
-        photographs = np.load(folder / "photographs.npz")["images"] / 255.0
-    return _mixed(mnist, photographs, n_samples, seed)
+    photographs = _arrays("photographs.npz")["images"] / 255.0
+    return _mixed(_arrays("mnist_zeros_ones.npz"), photographs, n_samples, seed)
 
 
 def over_deals(

@@ -28,6 +28,15 @@ def standardised(rows: NDArray[Any]) -> NDArray[Any]:
     return (rows - np.nanmean(rows, axis=0)) / sd
 
 
+def centred(rows: NDArray[Any], groups: NDArray[Any], known: Any = True) -> NDArray[Any]:
+    """Return the rows minus the mean of their group, or of the group's rows that are in `known`."""
+    found = rows.astype(float)
+    for group in np.unique(groups):
+        here = groups == group
+        found[here] -= rows[here & known].mean(axis=0)
+    return found
+
+
 def silhouette(scores: NDArray[Any], labels: NDArray[Any], *, scaled: bool = True) -> float:
     """Return the mean silhouette of known groups over at most 2000 randomly chosen rows.
 

@@ -29,13 +29,10 @@ class Report:
 
     def row(self, what: str, paper: object, here: object, reached: Any, *, short: str = "") -> None:
         """Print a paper's result and ours; `short` is the known reason why ours is worse."""
-        verdict = "reached" if reached else "short" if short else "MISSED"
+        verdict = "short" if short and not reached else self._verdict(what, reached)
         print(f"{what:46}{_shown(paper):>16}  {_shown(here):26}  {verdict}", flush=True)
-        if not reached:
-            if short:
-                print(fill(short, 100, initial_indent="    ", subsequent_indent="    "))
-            else:
-                self.missed.append(what)
+        if verdict == "short":
+            print(fill(short, 100, initial_indent="    ", subsequent_indent="    "))
 
     def note(self, what: str, here: object) -> None:
         """Print a result of ours that the paper does not report."""
@@ -43,9 +40,7 @@ class Report:
 
     def bound(self, what: str, reached: Any) -> None:
         """Print whether a required statement holds."""
-        print(f"{what}: {'reached' if reached else 'MISSED'}", flush=True)
-        if not reached:
-            self.missed.append(what)
+        print(f"{what}: {self._verdict(what, reached)}", flush=True)
 
     def measured(
         self, what: str, value: float, *, least: float = -np.inf, most: float = np.inf
@@ -53,11 +48,15 @@ class Report:
         """Print a result of ours, which must lie between the given bounds."""
         sides = (("at least", least), ("at most", most))
         bounds = ", ".join(f"{word} {side:.3g}" for word, side in sides if np.isfinite(side))
-        good = bool(least <= value <= most)
-        verdict = "" if not bounds else ": reached" if good else ": MISSED"
-        print(f"  {what:66}{value:10.4g}  {bounds}{verdict}", flush=True)
-        if not good:
+        verdict = self._verdict(what, least <= value <= most)
+        told = f"{bounds}: {verdict}" if bounds else ""
+        print(f"  {what:66}{value:10.4g}  {told}", flush=True)
+
+    def _verdict(self, what: str, reached: Any) -> str:
+        """Return the word for a result, after noting what was not reached."""
+        if not reached:
             self.missed.append(what)
+        return "reached" if reached else "MISSED"
 
 
 def run(*studies: Callable[[Report], object], threads: int = 1) -> NoReturn:
