@@ -72,7 +72,7 @@ def cells(report: Report) -> None:
     methods = {"cPCA": linear(CPCA), "CLVM": linear(CLVM), "CVAE": autoencoder}
     if "SCVI_PYTHON" in os.environ:
         methods["ContrastiveVI"] = contrastive_vi
-    print("mean accuracy of a discriminant (for each that is left out); CPU seconds of a fit")
+    print("mean accuracy (accuracy for each patient or donor left out); CPU seconds of a fit")
     for name, (path, column) in SETS.items():
         adata = anndata.read_h5ad(larger_data() / path)
         counts = sp.csr_matrix(adata.X)

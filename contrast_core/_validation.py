@@ -274,7 +274,10 @@ def check_flag(value: object, name: str) -> bool:
 
 
 def check_path(path: object) -> str | os.PathLike[str]:
-    """Return the path; raise TypeError for an integer, which would mean an open file."""
+    """Return the path if it is a string or a path object, and raise TypeError otherwise.
+
+    An integer is refused, because `open` would take it as the descriptor of an open file.
+    """
     if isinstance(path, str | os.PathLike) and "\0" not in str(path):
         return path
     raise TypeError(f"path={shown(path)} is {type(path).__name__}; expected the path of a file.")
@@ -370,7 +373,7 @@ def without_mask(values: Any) -> Any:
 
 
 def numbers_of(values: object, name: str) -> list[object]:
-    """Return the entries of a scalar, a sequence or an array as a flat list, without a check.
+    """Return the entries of a scalar, a sequence or an array as a flat list; any types may occur.
 
     Raises
     ------

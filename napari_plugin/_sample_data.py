@@ -76,8 +76,9 @@ def _open_dock() -> None:
     if window is not None:
         from qtpy.QtCore import QTimer
 
-        # napari recognises an open dock by its title. This title equals the one that the menu uses,
-        # because the plugin's name is also its display name. Otherwise two docks could be open.
+        # napari does not open a second dock with the same title. The title contains the plugin's
+        # name here, and its display name if the user opens the dock from the menu. Both names are
+        # the same, so that only one dock can be open.
         dock, _ = window.add_plugin_dock_widget("contrast-suite", WIDGET)
         shown = QTimer(dock, singleShot=True)  # waits until the dock has its place
         shown.timeout.connect(viewer.reset_view)

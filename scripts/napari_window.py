@@ -6,7 +6,7 @@ The script counts the clicks of the mouse on menus and buttons, and one click fo
 Submenus open when the mouse hovers over them, which takes no click. The script prints how many
 clicks each sample took, and the relative error of the result for cells behind fringes. The bounds
 are five clicks and an error of .08 for cells behind fringes, three clicks for digits on photographs
-(five with their weights), and four clicks for two layers of cold atoms.
+(and two more to show the weights of the pixels), and four clicks for two layers of cold atoms.
 """
 
 from __future__ import annotations

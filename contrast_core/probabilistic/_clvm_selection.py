@@ -15,7 +15,7 @@ PRUNED = 1e-2  # columns whose squared length is below this share of the noise v
 
 
 def fit_selected(likelihood: Likelihood) -> Selected:
-    """Maximise the likelihood, and select shared columns and salient rows if requested.
+    """Maximise the likelihood, and select shared dimensions and features if requested.
 
     Raises
     ------
@@ -39,8 +39,8 @@ def fit_sparse(likelihood: Likelihood, dense: Fit) -> Selected:
     .. math:: \log L - \rho \sum_i \|w_i\| / \|\hat w_i\|
 
     with the rows :math:`\hat w_i` of the unpenalised fit. The likelihood is then maximised with the
-    other rows held at zero. The sparsity "auto" tries a grid of rho and takes the features with the
-    smallest Bayesian information criterion. If the criterion is smallest without salient latent
+    other rows held at zero. The sparsity "auto" tries a grid of rho and takes the selection with
+    the smallest Bayesian information criterion. If the criterion is smallest without salient latent
     variables, the model has none, and a warning says so.
 
     Parameters

@@ -293,7 +293,8 @@ def _check_bounded(loadings: FloatArray, noise: float, gamma: float, valid: Vali
     raise ValueError(
         f"gamma={gamma:.9g} is too strong for these incomplete data and "
         f"n_components={valid.n_components}: the likelihood has no maximum, because the {where} "
-        f"(noise variance {noise:.2g} of the mean variance, largest loading {largest:.2g} of the "
-        f"root of the total). A gamma below {valid.end:.9g} (gamma_max_) is necessary but not "
-        "sufficient; use a smaller gamma, or fewer components."
+        f"(the noise variance is {noise:.2g} times the mean variance, and the largest loading is "
+        f"{largest:.2g} times the root of the total variance). A gamma below "
+        f"{valid.end:.9g} (gamma_max_) is necessary but not sufficient; use a smaller gamma, or "
+        "fewer components."
     )

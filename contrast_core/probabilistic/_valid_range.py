@@ -37,8 +37,8 @@ class ValidRange(NamedTuple):
             f"gamma={gamma:.9g} is out of range: for these data and "
             f"n_components={self.n_components} it must be from 0 to below {self.end:.9g} "
             f"(gamma_max_), {self.reason}. This gamma corresponds to CPCA's alpha and to the "
-            "paper's gamma times m / n. Use a smaller gamma, or gamma='auto' for "
-            f"{_AUTO_FRACTION * self.observed:.3g} of that limit."
+            "paper's gamma times m / n, for n foreground and m background rows. Use a smaller "
+            f"gamma, or gamma='auto' for {_AUTO_FRACTION * self.observed:.3g} of that limit."
         )
 
 

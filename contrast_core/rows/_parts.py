@@ -57,9 +57,10 @@ def pieces(parts: Sequence[RowsT]) -> tuple[list[RowsT], list[list[int]]] | None
     Returns
     -------
     list of Rows, list of lists of int
-        The pieces, and for each part the indices of its pieces. The result is None unless all parts
-        are selections of one dataset that is not on a device, with the same columns and labels, and
-        every part has a known, positive number of rows in ascending order.
+        The pieces, and for each part the indices of its pieces. The result is None if the parts
+        cannot be read together. All parts must be selections of one dataset that is not on a
+        device, with the same columns and labels. The number of rows of each part must be known and
+        not zero, and its rows must be in ascending order.
     """
     first = parts[0]
     if not all(part._is_read_with(first) and part._is_ascending() for part in parts):

@@ -316,7 +316,7 @@ def solved_by_products(
 def _check_products(alpha: float, k: int, n_varying: int) -> None:
     if math.isinf(alpha):
         raise NotConvergedError(
-            "alpha=inf needs the null space of the background, which products do not show; use "
+            "alpha=inf needs the null space of the background, which this solver cannot find; use "
             "solver='gram' or 'eigh', or a large finite alpha."
         )
     if k > n_varying:

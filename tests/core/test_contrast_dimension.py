@@ -67,7 +67,7 @@ def test_the_number_is_right_for_heavy_tailed_and_uneven_noise(
     assert found.count(own) >= 10
 
 
-def test_weights_units_seeds_and_wide_data_do_not_change_the_number() -> None:
+def test_constant_weights_and_scale_do_not_matter_and_wide_data_are_valid() -> None:
     X, Y = study(1, 0)
     plain = contrast_dimension(X, background=Y, n_resamples=30, random_state=3)
     assert (plain.n_own, plain.n_foreground, plain.n_background) == (1, 4, 3)

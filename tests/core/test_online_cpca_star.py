@@ -87,7 +87,8 @@ def test_a_minibatch_step_averages_its_rows() -> None:
     state = advance(OnlineState(W, M, 0, 0, 0), rows, flags, sizes, batch_size=20)
     X, Y = rows[flags], rows[~flags]
     Z = np.linalg.solve(M, W @ X.T)
-    # Here p is the share of background rows in this single batch.
+    # The paper divides by p, the share of background rows. In a single batch, this gives the mean
+    # over the batch's background rows.
     b = 0.3 * np.eye(8) + 0.7 * Y.T @ Y / len(Y)
     np.testing.assert_allclose(state.feedforward, W + 0.02 * (Z @ X / 20 - W @ b))
     np.testing.assert_allclose(state.lateral, M + 0.02 * (Z @ Z.T / 20 - M))
@@ -178,7 +179,10 @@ def test_the_sizes_of_the_parts_of_a_stream_do_not_matter() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_stream_may_begin_with_a_row_of_either_dataset(first: bool) -> None:
-    """Check a first row of each dataset; for foreground, the paper's rule would give p = 0/0."""
+    """Check that the result is finite after rows of one dataset only.
+
+    The paper divides by p, the share of background rows so far, which is 0 if all are foreground.
+    """
     rows, flags = stream()
     order = np.argsort(flags != first, kind="stable")[:50]
     begun = OnlineCPCAStar().partial_fit(rows[order], flags[order])
@@ -283,7 +287,8 @@ def test_one_feature_all_components_and_constant_features_are_valid() -> None:
         X[:, :1] * np.ones(8), background=Y
     )
     np.testing.assert_allclose(line.components_ @ line.components_.T, np.eye(2), atol=1e-10)
-    # A constant background is noise of one variance, for which cPCA* is PCA.
+    # If the background is constant, cPCA* compares the foreground with noise that has the same
+    # variance in all directions, so it is PCA.
     constant = np.full_like(Y, 0.1)
     batch = CPCAStar(beta=0.5).fit(X, background=constant)
     online = OnlineCPCAStar(beta=0.5, n_passes=60, decay_steps=3000).fit(X, background=constant)

@@ -30,9 +30,10 @@ def by_hand(
     alpha: float | None = None,
     beta: float | None = None,
 ) -> FloatArray:
-    """Compute the statistics of k components for each labelling, as the docstring defines them.
+    """Compute the statistics of k components for each labelling, as `permutation_test` does.
 
-    Each labelling comes with normal numbers that determine the shifts of the centres of X and Y.
+    Each labelling comes with random draws for the rows of X and of Y. From these draws,
+    `error_of_centre` computes by how much the centres of X and Y are shifted.
     """
     X, Y = (part - geometric_median(part) for part in (X, Y))
     start = (np.arange(len(X) + len(Y)) < len(X), np.zeros(len(X)), np.zeros(len(Y)))
@@ -213,9 +214,10 @@ def largest_contrast(
 
 
 def test_the_parts_of_a_donor_are_swapped_about_their_mean() -> None:
-    """Check that the centres of both datasets move by the same draws.
+    """Check that the random shifts of both datasets use the same draws.
 
-    This is necessary because the two parts of a donor have opposite means.
+    The two parts of a donor have opposite means after the mean of the donor is subtracted.
+    Therefore the sampling errors of the two centres are not independent.
     """
     rng = np.random.default_rng(6)
     parts = [rows(n, rng) + 9 * rng.normal(size=6) for n in (5, 20, 4, 8, 6, 30, 9, 7, 5, 11)]

@@ -67,7 +67,7 @@ def test_an_exact_eigenpair_is_not_accepted_before_the_next_one_has_converged() 
     values = np.concatenate([[10.0, 9.0], np.linspace(8.9, -8.9, 398)])
     start = random_block(400, 9)
     start[0] *= 1e-3
-    # If this column were the exact eigenvector, its residual would be rounding errors only.
+    # The small error keeps the residual of this column above rounding errors.
     start[:, 0] = np.eye(400)[1] + 1e-9 * start[:, 8]
     start = np.linalg.qr(start[:, :8])[0]
     space = SearchSpace(lambda columns: [values[:, None] * columns], start, 300)

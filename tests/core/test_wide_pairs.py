@@ -20,7 +20,8 @@ from contrast_core.solve import LIMITS, Limits, PlannedPairs
 from tests.core.kinds import watch_toarray
 from tests.core.planned import pairs_by
 
-# Numbers of pairs and of features; only the first case has more features than rows.
+# Numbers of pairs and of features. Each pair has two rows: WIDE has more features than rows, and
+# TALL has as many features as rows.
 WIDE, TALL = (40, 1600), (450, 900)
 SIGNAL, BACKGROUND = (60.0, 30.0), (300.0, 150.0)
 
@@ -50,7 +51,7 @@ def planned(case: tuple[tuple[int, int], Limits]) -> Callable[[Any, Any], Planne
 
 
 @pytest.fixture(autouse=True)
-def weak_components_are_no_matter() -> Iterator[None]:
+def ignore_warnings_of_weak_components() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ContrastWarning)
         yield
@@ -115,7 +116,7 @@ def test_the_shape_decides_the_form(shape: tuple[int, int], planned: Any) -> Non
 
 @pytest.mark.parametrize("exchangeable", [True, False])
 @pytest.mark.parametrize("kind", ["dense", "sparse", "sparse and dense"])
-def test_it_agrees_with_the_covariance(
+def test_the_span_and_products_agree_with_the_covariance(
     shape: tuple[int, int], planned: Any, exchangeable: bool, kind: str
 ) -> None:
     sparse = kind != "dense"

@@ -172,7 +172,7 @@ def test_genes_that_do_not_fit_are_named(cells, untouched):
         cx.tl.project(unique, cells)
 
 
-def test_results_without_components_are_named(cells):
+def test_results_without_components_cannot_be_projected_or_denoised(cells):
     cx.tl.kernel_cpca(cells, **REFERENCE, alpha=1.0)
     cx.tl.cpca_path(cells, **REFERENCE)
     messages = {

@@ -74,7 +74,7 @@ def test_treated_and_control_donors_are_relabelled(donors):
     assert (result["n_foreground_units"], result["n_background_units"]) == (3, 4)
 
 
-def test_designs_that_donors_cannot_test_are_refused(donors, untouched):
+def test_designs_that_cannot_be_tested_with_donors_are_refused(donors, untouched):
     donors.obs["half"] = donors.obs["is_ctrl"] & donors.obs["side"]
     donors.obs["most"] = donors.obs["is_stim"] | donors.obs["half"]
     donors.obs["two"] = np.where(donors.obs["side"], "a", "b")

@@ -46,7 +46,7 @@ def blocks(image: Any, mask: Any = None) -> Any:
 
 
 def with_background(pattern: Any) -> tuple[Any, Any, Any]:
-    """Return cells on a pattern, another such pattern without cells, and a mask without cells."""
+    """Return cells on a pattern, such a pattern alone, and a mask of an area without cells."""
     image, mask, _ = scene(pattern, (160, 170), 80)
     other, _, clean = scene(pattern, (160, 170), 80, seed=1)
     return image, other - clean, mask
@@ -137,7 +137,8 @@ def test_blocks_share_no_pixels_and_hold_all_windows_that_fit() -> None:
     parts = blocks(stack)
     assert len(parts) == 4
     tiles = [stack[:, i : i + 24, j : j + 32] for i in (24, 0) for j in (32, 0)]
-    # At stride 1 the parts are quarters, with two tiles along each axis.
+    # There are two tiles along each axis, so that each block is one quarter of the images. In these
+    # small images, the windows have stride 1.
     for part, tile in zip(parts, tiles, strict=True):
         expected = SecondMoments.from_data(Patches(8, 1).rows(tile))
         assert part.n_samples == expected.n_samples == 3 * 17 * 25
@@ -167,8 +168,8 @@ def test_small_parts_are_one_block_and_a_mask_may_have_any_shape() -> None:
     y, x = np.mgrid[:60, :60]
     disc = blocks(stack, (y - 30) ** 2 + (x - 30) ** 2 < 28**2)
     assert len(disc) == 4
-    # With one block on either side, a verdict can say that the background is noise, but it cannot
-    # judge the contrast.
+    # The contrast is only judged if both datasets have several blocks. A single block suffices to
+    # find that the background is noise.
     assert kinds(verdicts([only], disc)) == ["unstructured background"]
     constant = [SecondMoments.from_data(np.ones((9, 64)))] * 2
     assert "nothing found" not in kinds(verdicts(constant, disc))
@@ -254,7 +255,7 @@ def test_an_area_over_cells_and_swapped_stacks_are_detected() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0])
-def test_a_model_that_finds_nothing_is_compared_with_no_filter(value: float) -> None:
+def test_no_filter_is_recommended_if_the_model_finds_no_signal(value: float) -> None:
     fog = gaussian_filter(np.random.default_rng(0).normal(size=(96, 96)), 8)
     found = smooth_background(lambda image: np.full(image.shape, value), fog, fog, None)
     assert found == (True, ())
