@@ -15,7 +15,10 @@ from scipy.sparse import issparse, vstack
 from contrast_core._validation import check_known_length
 from contrast_core.rows._checks import as_matrix
 from contrast_core.rows._memory import MemoryRows
-from contrast_core.rows._rows import Index, Rows, pick, pick_columns
+from contrast_core.rows._rows import ELEMENTS, Index, Rows, pick, pick_columns
+
+_ROWS_OF_ANNDATA = 1000  # rows of a chunk of `anndata.experimental.read_lazy`
+_MOST_JOINED = 16  # largest number of such chunks that are read as one
 
 
 class DaskRows(Rows):
@@ -33,6 +36,8 @@ class DaskRows(Rows):
         whole = array.rechunk({1: -1}) if array.numblocks[1] > 1 else array
         super().__init__(whole, tuple(array.shape), array.dtype, **options)
         self.is_sparse = issparse(array._meta)
+        if self.is_sparse:
+            self._source = _in_larger_chunks(whole, self.n_threads)
 
     @cached_property
     def array(self) -> Any:
@@ -147,6 +152,36 @@ class DaskRows(Rows):
 
     def _label(self, start: int, stop: int) -> str:
         return f"{self.name}[{start}:{stop}]"
+
+
+def _in_larger_chunks(array: Any, n_threads: int) -> Any:
+    """Return an array of `anndata.experimental.read_lazy` in larger chunks of rows.
+
+    anndata makes a chunk of every 1,000 rows of a sparse matrix. Reading a chunk takes about 10 ms,
+    even if it has few entries, and decodes whole chunks of the file. The function with which
+    anndata reads a chunk takes any range of rows, so it can read several chunks at once. Each
+    thread keeps at least one chunk. Other arrays, and chunks of another size, stay as they are.
+    """
+    joined = min(_MOST_JOINED, array.numblocks[0] // n_threads)
+    layer = getattr(array.dask, "layers", {}).get(array.name)
+    functions = [
+        each
+        for each, _ in getattr(layer, "indices", ())
+        if getattr(getattr(each, "func", None), "__name__", None) == "make_dask_chunk"
+    ]
+    if joined < 2 or not functions or array.chunks[0][0] != _ROWS_OF_ANNDATA:
+        return array
+    n_entries = max(1, array.blocks[0].compute().nnz)
+    step = _ROWS_OF_ANNDATA * max(1, min(joined, ELEMENTS // 2 // n_entries))
+    n_rows, n_columns = array.shape
+    ends = [*range(0, n_rows, step), n_rows]
+    dask_array: Any = import_module("dask.array")  # not typed
+    return dask_array.map_blocks(
+        functions[0],
+        dtype=array.dtype,
+        meta=array._meta,
+        chunks=(tuple(np.diff(ends).tolist()), (n_columns,)),
+    )
 
 
 def chunk_rows(chunk: Any, name: str, options: dict[str, Any]) -> MemoryRows:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from matplotlib import pyplot as plt
 
 import scanpy_ext as cx
-from contrast_core.rows import load_into_memory
+from contrast_core.rows import load_into_memory, rows_of
 from scanpy_ext import _read
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
@@ -204,6 +204,30 @@ def test_a_file_is_read_once_for_the_fit(design, lazy, monkeypatch):
     read.clear()
     cx.tl.contrasts(adata, **REFERENCE, by="type")
     assert sum(map(len, read)) <= 3 * adata.n_obs
+
+
+@pytest.mark.parametrize("place", ["h5ad", "zarr"])
+def test_chunks_of_a_lazy_sparse_matrix_are_joined(tmp_path, monkeypatch, place):
+    for package in ("xarray", "dask", "zarr"):
+        pytest.importorskip(package)
+    adata = anndata.AnnData(sp.random(5500, 12, 0.5, "csr", "float32", random_state=0))
+    path = tmp_path / f"cells.{place}"
+    getattr(adata, f"write_{place}")(path)
+    lazy = anndata.experimental.read_lazy(path).X
+    for n_threads, edges in {
+        1: [0, 5500],
+        2: [0, 3000, 5500],
+        6: [*range(0, 5500, 1000), 5500],  # every thread keeps a chunk
+    }.items():
+        monkeypatch.setattr("os.cpu_count", lambda n=n_threads: n)
+        rows = rows_of(lazy)
+        assert rows.edges() == edges
+        assert (rows.load() != adata.X).nnz == 0
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    # A chunk may have half as many entries as a block; 1,000 rows have 6,000 entries.
+    monkeypatch.setattr("contrast_core.rows._dask.ELEMENTS", 26_000)
+    assert rows_of(lazy).edges() == [0, 2000, 4000, 5500]
+    assert rows_of(lazy[:3500]).edges() == [0, 1000, 2000, 3000, 3500]  # a selection
 
 
 @pytest.mark.parametrize("where", IN_FILE)
