@@ -79,8 +79,14 @@ class ContrastInput:
         return self.as_precise(model.transform(self.matrix, **self.within))
 
     def as_precise(self, scores: Any) -> NDArray[np.floating]:
-        """Return scores in single precision if the values are in single precision."""
-        return np.asarray(scores, np.float32 if self.matrix.dtype == np.float32 else np.float64)
+        """Return scores in memory, in single precision if the values are in single precision.
+
+        The chunks of a dask array are joined here. NumPy would let a worker of the cluster join
+        them, which would then need memory for the scores of all cells.
+        """
+        dtype = np.float32 if self.matrix.dtype == np.float32 else np.float64
+        precise = scores.astype(dtype, copy=False)
+        return precise if isinstance(precise, np.ndarray) else rows_of(precise).load()
 
     def result(
         self,
