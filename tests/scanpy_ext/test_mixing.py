@@ -57,6 +57,8 @@ def test_scores_of_neighbours_distinguish_mixed_from_separate_conditions() -> No
     assert report.loc["X_mixed", "ilisi"] > 0.9
     assert abs(report.loc["X_mixed", "kbet"] - 0.95) < 0.05
     assert (report.loc["X_apart", ["ilisi", "kbet"]] < 0.05).all()
+    same = cx.get.mixing_report(adata, "condition", "condition", reps="X_mixed", n_seeds=1)
+    assert np.isnan(same[["mixing_ari", "kbet"]]).all(axis=None)  # a type is in one condition only
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
