@@ -11,10 +11,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from contrast_core import SecondMoments
+from contrast_core import (
+    CLVM,
+    KernelCPCA,
+    PCAPlus,
+    PCAPlusPlus,
+    SecondMoments,
+    SparseCPCA,
+)
 from contrast_core.linalg import subspace_error
-from tests.core.estimators import CASES, Case
+from contrast_core.rows import rows_of
+from tests.core.estimators import CASES, Case, ReversedBackground
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
@@ -220,3 +229,50 @@ def test_a_constant_background_is_refused(case: Case) -> None:
     X, Y = data_for(case)
     with pytest.raises(ValueError, match="the background is constant"):
         case.fit(X, np.full_like(Y, 0.1))
+
+
+# scikit-learn's own checks, which give neither a background nor positive pairs
+
+
+class NoisyPairs:
+    """Mixin for scikit-learn's checks: the positive view is X plus half of X in reversed order."""
+
+    def fit(self, X: Any, y: object = None) -> Any:
+        rows = rows_of(X).load()
+        return super().fit(X, positive=rows + 0.5 * rows[::-1])  # type: ignore[misc]
+
+    def fit_transform(self, X: Any, y: object = None) -> Any:
+        return self.fit(X).transform(X)
+
+
+class CheckedCLVM(ReversedBackground, CLVM):
+    pass
+
+
+class CheckedSparseCPCA(ReversedBackground, SparseCPCA):
+    pass
+
+
+class CheckedKernelCPCA(ReversedBackground, KernelCPCA):
+    pass
+
+
+class CheckedPCAPlus(NoisyPairs, PCAPlus):
+    pass
+
+
+class CheckedPCAPlusPlus(NoisyPairs, PCAPlusPlus):
+    pass
+
+
+@parametrize_with_checks(
+    [
+        CheckedCLVM(n_shared=0, n_salient=1),
+        CheckedSparseCPCA(1, alpha=1.0),
+        CheckedKernelCPCA(1),
+        CheckedPCAPlus(1),
+        CheckedPCAPlusPlus(1),
+    ]
+)
+def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+    check(estimator)
