@@ -241,3 +241,17 @@ def test_a_group_of_one_row_does_not_affect_the_basis() -> None:
     np.testing.assert_allclose(scores[0], 0, atol=1e-9)
     rest = pairing_basis(X[1:], groups[1:], n_components=2)
     np.testing.assert_allclose(scores[1:] @ scores[1:].T, rest @ rest.T, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("scale", [2.0**-565, 2.0**532])
+def test_squares_outside_the_range_of_float64_change_no_result(views, kind, scale):
+    X, P, kinds, _ = views
+    x, p = kind(scale * X), kind(scale * P)
+    found, expected = neighbor_pairs(x, p), neighbor_pairs(kind(X), kind(P))
+    assert as_set(found) == as_set(expected)
+    np.testing.assert_allclose(found.distances / scale, expected.distances)
+    assert match_clusters(x, p, kinds, kinds) == [(i, i) for i in range(3)]
+    scores = pairing_basis(x, kinds, n_components=2) / scale
+    np.testing.assert_allclose(scores, pairing_basis(kind(X), kinds, n_components=2), atol=1e-9)
+    np.testing.assert_allclose(scaled_features(x).scale * scale, scaled_features(kind(X)).scale)
