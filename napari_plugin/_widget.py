@@ -253,7 +253,8 @@ class ContrastiveDenoising(Container[Widget]):
         with self.view.changed.blocked():
             self.view.choices = self.results.kinds
             self.view.value = "Denoised"
-        self._finish(f"Done: {names} was added.{live}")
+        verb = "was" if len(found) == 1 else "were"
+        self._finish(f"Done: {names} {verb} added.{live}")
         self._examine()
 
     def _on_previewed(self, layer: Any, start: list[int], found: Any) -> None:

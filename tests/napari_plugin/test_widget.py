@@ -271,6 +271,7 @@ def test_channels_are_run_one_by_one_with_their_own_backgrounds(viewer, dock, ax
     dock.choices.ticks[1].value = False
     dock.run()
     assert dock.names[2:] == ["cells channel 0 denoised", "cells channel 2 denoised"]
+    assert "'cells channel 0 denoised', 'cells channel 2 denoised' were added" in dock.words
     mask = np.zeros((64, 64), dtype=bool)
     mask[:30, :30] = True
     for number in (0, 2):
