@@ -197,8 +197,8 @@ def restore(adata: AnnData, key: str, name: str = "adata") -> Fitted:
     if keys.fit not in adata.varm or keys.varm not in adata.varm:
         raise ValueError(
             f"{name}.uns[{key!r}] has no components in {name}.varm: expected a result of "
-            f"scanpy_ext.{_LINEAR}. To embed new cells by kernel cPCA, run scanpy_ext.tl.kernel_cpca "
-            "on old and new cells together."
+            f"scanpy_ext.{_LINEAR}. To embed new cells by kernel cPCA, run tl.kernel_cpca on old "
+            "and new cells together."
         )
     table = adata.varm[keys.fit]
     used = table["mean"].notna().to_numpy()
