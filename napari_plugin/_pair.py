@@ -1,4 +1,4 @@
-"""Images with the place where their background is seen alone, and checks that read no pixels."""
+"""Images and the places that show only their background, and checks of the user's choices."""
 
 from __future__ import annotations
 

@@ -119,7 +119,10 @@ class Solution:
 
     @property
     def is_live(self) -> bool:
-        """Whether the slider can change the result, which must be a projection with moments."""
+        """Whether the slider can change the result.
+
+        This needs a projection that has a contrast strength and whose estimator stores moments.
+        """
         return (
             self.settings.method in WITH_SLIDER
             and self.automatic is not None
@@ -270,7 +273,8 @@ def _automatic(
     else:
         image = part.data
         background, options["background_mask"] = pair.background_alone(report)
-        if samples == Patches():  # the core may choose other windows
+        # For the default patches, the core may choose another size that suits the background.
+        if samples == Patches():
             options["sampling"] = "patches"
         first = (0,) * (len(part.shape) - 2)
         corner = np.asarray(image[(*first, slice(_CORNER), slice(_CORNER))])

@@ -1,4 +1,4 @@
-"""Checks of arguments for functions of AnnData, and the text of values in errors and files."""
+"""Checks of arguments, and conversions of values to text for error messages and files."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Term(NamedTuple):
         along_mean = self.mean @ columns
 
         def product_of(ends: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
-            """Return uncentred rows, transposed, times their scores, and the sums of the scores."""
+            """Return ``rows.T @ scores`` for some rows, without centring, and the scores' sums."""
             rows = row_view(self.matrix, *ends)
             scores = self.weight * (rows @ columns - along_mean)
             return rows.T @ scores, scores.sum(axis=0)

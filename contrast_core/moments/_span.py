@@ -198,9 +198,10 @@ def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
 
     The Gram matrix is summed over blocks of columns that are centred before they are multiplied.
     Therefore a mean far from zero costs no accuracy, and sparse data are never dense as a whole.
-    During the sum, CSR data are also held in CSC form. A direction counts as zero if its squared
-    length is below ``n eps / 2`` times the squared length of the longest row. Tensors, and sparse
-    rows that are not in memory, are loaded. All other rows are read in blocks.
+    During the sum, CSR data are also held in CSC form. A row adds no dimension to the span if its
+    squared distance to the span of the rows taken before is at most ``n eps / 2`` times the squared
+    length of the longest row. Tensors, and sparse rows that are not in memory, are loaded. All
+    other rows are read in blocks.
 
     Parameters
     ----------

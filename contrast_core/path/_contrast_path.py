@@ -55,8 +55,8 @@ class ContrastPath(ShortRepr):
     representatives : ndarray of shape (p,)
         Indices into `alphas` of the clusters' medoids, ascending.
     solvers : tuple of str
-        The solver of each contrast: "eigh" (LAPACK) or "search" (block search, with a proof unless
-        ``plan.form`` is "products").
+        The solver of each contrast: "eigh" (LAPACK) or "search" (block search). Unless
+        ``plan.form`` is "products", a proof shows that the search found the leading eigenpairs.
     plan : contrast_core.solve.Plan
         The plan that was followed. ``plan.form`` is the form of the covariances, and
         ``plan.reason`` is the reason for the choice, in words.
@@ -135,7 +135,7 @@ def contrast_path(
         The grid; by default 0 and 40 values log-spaced from 0.1 to 1000.
     n_representatives : int, optional
         Number of clusters, p. The default is three, or the number of contrasts if that is smaller.
-        If fewer subspaces are different, there are fewer clusters.
+        If there are fewer different subspaces, each of them is a cluster.
     random_state : int or None, default=0
         Seed of the clustering.
     within, background_within, sample_weight, background_weight, background_mix

@@ -30,7 +30,8 @@ def leading_by_hand(
 
     P and Q are the covariances of foreground and background. If alpha is given, the statistic is
     that of cPCA; if beta is given, it is that of cPCA*. In both cases P and Q are scaled to the
-    total variances `totals`. If both are None, the statistic is the default ratio.
+    total variances `totals`. If both are None, alpha is chosen automatically, and the
+    statistic is this alpha times trace(Q) / trace(P).
     """
     size = len(P)
     if alpha is None and beta is None:
@@ -54,9 +55,10 @@ def geometric_median(rows: Any) -> Any:
 
 
 def error_of_centre(centred: Any, draw: Any) -> Any:
-    """Return ``sum_i draw_i u_i / sum_i (1 / l_i)`` for centred rows with unit vectors u_i.
+    """Return the shift of a geometric median that follows from a random draw for each row.
 
-    The lengths of the rows are l_i.
+    The shift is ``sum_i draw_i u_i / sum_i (1 / l_i)``, where l_i is the length of the centred row
+    i, and u_i is this row divided by its length.
     """
     lengths = np.linalg.norm(centred, axis=1)
     return (draw / lengths) @ centred / (1 / lengths).sum()

@@ -299,7 +299,7 @@ CASES = [(0.5, 0.01), (0.5, 100.0), (0.0, 1e-140), (0.0, 1e140), (1.0, 1e-140), 
 
 
 def same_contrast(beta: float, scale: float) -> float:
-    """Return the beta for the data times `scale` that is equivalent to `beta` for the data."""
+    """Return the beta that gives the same contrast after the data are multiplied by `scale`."""
     return beta / (beta + (1 - beta) * scale**2)
 
 

@@ -1,4 +1,4 @@
-"""Tests of `contrast_report`, whose parts agree with other functions, and of `contrast_advice`."""
+"""Tests of `contrast_report` and of `contrast_advice`."""
 
 from __future__ import annotations
 
@@ -181,7 +181,11 @@ def test_the_report_gives_the_advice_and_a_decision_that_agrees_with_it() -> Non
 def excess_by_hand(
     X: Any, Y: Any, units: tuple[Any, Any], folds: list[Any], star: bool, paired: bool
 ) -> tuple[float, float, float]:
-    """Return the excess of one component of cPCA* or of two of PCA, its margin and its p-value."""
+    """Return an excess variance, half the width of its interval, and its p-value.
+
+    If `star` is true, it is the excess along one component of cPCA*. Otherwise it is the excess
+    along two components of PCA.
+    """
     k = 1 if star else 2
     values: dict[Any, float] = {}
     ridges = []

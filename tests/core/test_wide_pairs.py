@@ -1,4 +1,4 @@
-"""Tests of PCA+ and PCA++ with many features: the span of the rows, or products with the rows."""
+"""Tests of PCA+ and PCA++ with many features, in the rows' span or by products with the rows."""
 
 from __future__ import annotations
 
@@ -177,6 +177,10 @@ def test_neither_dense_rows_nor_a_covariance_are_formed(
 
 @pytest.mark.parametrize("truncation", [40, 0.9])
 def test_without_a_gap_the_covariance_is_formed(truncation: Any) -> None:
+    """Check data whose last kept eigenvalue is close to the next one.
+
+    The search by products needs a gap between these two eigenvalues to converge.
+    """
     planned = partial(pairs_by, PRODUCTS)
     X, positive = pairs(TALL)
     wanted = PCAPlusPlus(truncation=truncation).fit(reference(TALL))

@@ -42,7 +42,7 @@ def test_a_wrong_layer_gives_advice_in_the_dock_and_changes_nothing(viewer, dock
         assert dock.names == ["empty", "cells"]
         assert message in dock.words
         viewer.layers.remove("cells")
-    assert notified() == []  # napari's notifications show only 38 characters
+    assert notified() == []  # a notification would cut the advice after 38 characters
 
 
 def test_a_missing_choice_gives_advice(viewer, dock, film):
