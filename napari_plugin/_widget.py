@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import napari
 
 # A window with this dock fits on a screen of 1920 x 1080 pixels at a scale of two.
-_WIDTH, _BAR = 288, 20
+_WIDTH, _BAR = 286, 20
 
 
 class ContrastiveDenoising(Container[Widget]):
