@@ -30,8 +30,9 @@ def width(report: Report) -> None:
     share of [0, 1] with an accuracy above 90%.
 
     The paper prints no widths; it only says that the range of cPCA* is wider. The data are the
-    paper's mice, and digits on bundled photographs and on outdoor scenes (CONTRAST_DATA) instead of
-    the UPenn pictures. The paper describes its artificial data too briefly to repeat them.
+    paper's mice, and digits on pictures. In place of the UPenn pictures, these are bundled
+    photographs and, if CONTRAST_DATA is set, outdoor scenes. The paper describes its artificial
+    data too briefly to repeat them.
     """
     for name, data in tasks().items():
         if name == "Kang cells":

@@ -54,7 +54,7 @@ def run(
 
 
 def _run_file(file: str) -> tuple[int, list[str]]:
-    """Run a file and show its output; return its exit status and its rows marked "short"."""
+    """Run a file, show its output, and return its exit status and rows short of the paper."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"PYTHONPATH": path}
     before = getrusage(RUSAGE_CHILDREN)

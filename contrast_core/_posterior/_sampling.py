@@ -37,9 +37,10 @@ def sample_posterior(
 
     Parameters
     ----------
-    target, start
-        The log-density, and the matrix, spread and further numbers with which `draw_matrices`
-        starts.
+    target : callable
+        The log-density, as for `draw_matrices`.
+    start : tuple of ndarray
+        The arguments `start`, `spread` and `others` of `draw_matrices`.
     variables : callable
         Converts draws of matrices to the variables of the posterior.
     draws, chains, random_state

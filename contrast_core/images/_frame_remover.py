@@ -92,8 +92,9 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         Frame that is subtracted first. Large frames: mean of the background. Small frames: sum of
         the shrunk mean of the background and the mean of the signal.
     patterns_ : ndarray of shape (n_features, n_features) or (k, n_features)
-        Small frames: matrix that maps coordinates back to rows; the components come first. Large
-        frames: components of the background, scaled to mean square one, in float32.
+        Small frames: matrix that maps the coordinates of `filters_` back to rows; the components
+        come first. Large frames: components of the background, scaled to mean square one, in
+        float32.
     signal_mean_ : ndarray of shape (n_features,)
         Small frames: mean of the signal, :math:`\mu`.
     signal_variances_ : ndarray of shape (n_features,)
@@ -121,9 +122,9 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
 
     See Also
     --------
-    suppress_background : Does the same for stacks, in one call, with verdicts.
+    suppress_background : Does the same for stacks in one call, and describes problems of the data.
     StructuredBackgroundRemover : Removes background from patches.
-    contrast_core.CPCA : The projection of the paper, with ``alpha="denoise"``.
+    contrast_core.CPCA : Removes background by a projection, with ``alpha="denoise"``.
 
     Notes
     -----

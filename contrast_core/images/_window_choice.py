@@ -22,13 +22,14 @@ _STRIPS = ((64, 6), (6, 64))
 _LINES = 0.6  # share of the variance in the means along an axis: 0.7 for curtains, 0.5 for grids
 _BROAD = 0.5  # broad lines need squares if at least this share of the variance is smooth
 _LONGER = 1.25  # least length of the area along a strip, relative to the strip's length
-# An area shows few lines. This factor on their covariance keeps other lines out of the signal.
+# A background area shows only few of the lines, so their covariance may be too small for the other
+# lines of the image. The covariance is multiplied by this factor to keep those out of the signal.
 _FEW_LINES = 1.3
 _LARGEST = 512  # largest side of the area that is examined, in pixels
 
 
 def stationary_moments(moments: SecondMoments, sides: tuple[int, ...]) -> SecondMoments:
-    """Return moments of windows in which the background is stationary.
+    """Return the moments of windows, averaged as if the background were stationary.
 
     The covariance is averaged over pairs of pixels with the same displacement, and the
     mean is averaged over all pixels. The moments need this averaging because a background area

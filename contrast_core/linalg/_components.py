@@ -2,8 +2,9 @@ r"""Leading components of a contrast at a given or automatic alpha, found in one
 
 Problem: find the leading eigenvectors of ``C_X - alpha C_Y`` without a decomposition of the whole
 matrix. The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975;
-`_search`) needs only products of the covariances with a few columns. It therefore works with
-matrices and with rows. The automatic contrast is the largest trace ratio of k directions,
+`_search`) needs only products of the covariances with a few columns. These products can be computed
+from the matrices, or from the rows of the data if no matrix is formed. The automatic contrast is
+the largest trace ratio of k directions,
 
 .. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
     {\operatorname{tr} V^\top C_Y V + k\tau},
@@ -15,10 +16,11 @@ squared error of V. Therefore alpha is updated while the space grows, and it is 
 the eigenvectors are.
 
 `proved_components` has the matrices, and proves its result by inertia (`_proof`).
-`search_components` has only products, and proves nothing. The ratio of the residual to the
-eigenvalue gap bounds the sine of the error. A result is accepted if this bound is at most 1e-8, or
-at most the effect of rounding if that is larger. The search would miss a direction that is
-orthogonal to the whole random start.
+`search_components` has only products, so it cannot prove that it found the leading eigenvectors.
+The search would miss a direction that is orthogonal to the whole random start. A result is accepted
+if the ratio of the residual to the eigenvalue gap is at most 1e-8, or at most the effect of
+rounding if that is larger. If no direction was missed, this ratio bounds the sine of the largest
+angle to the exact subspace.
 """
 
 from __future__ import annotations
@@ -48,10 +50,10 @@ from contrast_core.linalg._search import (
 )
 
 _SINE = 1e-8  # largest sine of the angle to the exact subspace
-_SINE_OF_MATRIX = 1e-10  # for one matrix, where the last digits cost one more step
+_SINE_OF_MATRIX = 1e-10  # stricter for a single matrix, where this costs only one more step
 _PATIENCE = 8  # number of steps with the diagonal preconditioner, if a better one follows it
 _PROGRESS = 1e-3  # factor by which the error must fall in these steps
-_FEATURES_PER_STEP = 250  # one more step for every 250 features
+_FEATURES_PER_STEP = 250  # one such step for every 250 features, if this is more than _PATIENCE
 # Smallest capacity of a search space, and its capacity for each column of a block. The first pair
 # is used if most time goes into products, the second if most goes into small eigenproblems.
 _CAPACITY, _CAPACITY_OF_MATRICES = (240, 30), (160, 12)
@@ -141,7 +143,8 @@ def proved_components(
     largest = [float(np.abs(part).max(initial=0.0)) for part in diagonals]
     if k + 1 + EXTRA >= size or not largest[0] or not all(map(squares_fit, largest)):
         return Components(0.0, None)
-    # For a larger matrix, one factor costs as much as a larger number of steps with the diagonal.
+    # One Cholesky factor costs as much as some number of steps with the diagonal. This number grows
+    # with the matrix, so more of these steps are tried before a larger matrix is factorised.
     patience = max(_PATIENCE, size // _FEATURES_PER_STEP)
     least, each = _CAPACITY_OF_MATRICES
     width = k + 2
@@ -185,7 +188,8 @@ def _searched(
         norm = float(np.linalg.norm(space.small(ritz.alpha)))
         if rounding_counts(norm, gap, sine):
             norm = space.norm(ritz.alpha)
-        # The proof uses a bound inside the gap, which leaves a smaller margin.
+        # The proof first tries a bound of the next eigenvalue at the share AIMS[0] of the gap. It
+        # divides the residuals by the rest of the gap, so they must be smaller by this share.
         return (1 - AIMS[0]) * exact_enough(norm, gap, sine)
 
     while True:

@@ -345,7 +345,7 @@ def _other_strengths(fitted: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def _nearest_run(strengths: FloatArray, own: float, near: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask of the strengths around `own`, up to the first one on each side not `near`."""
+    """Return a mask of the longest run of strengths around `own` that are all `near`."""
     far = strengths[~near]
     lower, upper = far[far < own], far[far > own]
     return np.asarray(

@@ -65,19 +65,21 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         - "eigh" forms the covariances of the features.
         - "gram" forms matrices in the span of all rows. It is meant for more features than rows.
         - "lanczos" forms no matrix. It searches for the eigenvectors by products with the rows. A
-          result is accepted if the residual divided by the gap shows that the sine of the error is
-          at most 1e-8 (or the rounding error, if that is larger). This is no proof: a direction to
-          which the random start happens to be orthogonal would be missed.
+          result is accepted if the residual, divided by the gap after the k-th eigenvalue, is at
+          most 1e-8 (or the rounding error, if that is larger). This ratio bounds the sine of the
+          angle to the exact components, unless the search misses a direction to which its random
+          start happens to be orthogonal. The result is therefore not proved.
         - "auto" takes "gram" for more features than rows, and "eigh" otherwise. It takes "lanczos"
           if rows and features both exceed 10,000. For a single finite contrast, it also takes
           "lanczos" if both exceed 3,000, or if few components of many sparse rows are wanted. If
-          this search fails, "auto" uses "eigh" or "gram" instead, up to a size of 10,000.
+          this search fails, "auto" uses "eigh" or "gram" instead, unless rows and features both
+          exceed 10,000.
 
         "eigh" and "gram" solve small matrices by LAPACK. A matrix with at least 700 rows, and at
         least 100 rows for each component, is solved by an iteration if the iteration converges
         fast. The inertia of the matrix then proves that the result is correct. Rows that are not in
-        memory are read block by block. If no covariance is formed, they are read again for every
-        product or block of columns.
+        memory are read block by block. "lanczos" reads them again for every product. "gram" reads
+        blocks of columns, each of which may take a pass over all rows.
     random_state : int or None, default=None
         Seed of the start of "lanczos". Nothing else is random.
 

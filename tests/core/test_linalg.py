@@ -135,7 +135,7 @@ def test_multiple_and_decoupled_eigenvalues_are_found() -> None:
 
 
 def test_pairs_without_a_leading_eigenvector_are_not_proved() -> None:
-    """Leave an eigenvector out, which no residual reveals."""
+    """Leave out the leading eigenvector; the residuals of the others do not reveal that."""
     values = np.r_[20.0, 9.0, 8.0, np.linspace(1, 0, 27)]
     for first in (0, 1):
         vectors = np.eye(30)[:, first : first + 2]

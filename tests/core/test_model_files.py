@@ -196,7 +196,7 @@ def test_files_of_wide_data_contain_neither_rows_nor_moments(tmp_path: Path) -> 
 
 
 def test_moments_of_wide_rows_within_donors_are_saved_as_matrices(tmp_path: Path) -> None:
-    """Check that paths from the saved moments are the paths of the covariances within donors."""
+    """Check that fits from the saved moments equal a fit of the covariances within donors."""
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(2, 30, 200))
     donors = np.repeat([0, 1, 2], [5, 10, 15])
