@@ -48,7 +48,7 @@ def held_out_ratio(
     Raises
     ------
     ValueError
-        If one of the moments is constant.
+        If one of the datasets is constant.
     """
     ridges = [k * background_ridge(*half, n_varying) for half in (fitted, measured)]
     x, y = (moments.covariance for moments in fitted)

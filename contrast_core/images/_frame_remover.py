@@ -106,8 +106,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         Small frames: ridge that maximises the likelihood of held-out background frames, divided by
         the background's mean variance.
     background_variance_ : float
-        Small frames: mean square of the whitened background frames outside of the components. A
-        frame with this mean square has strength 1.
+        Small frames: mean square of the whitened background frames along the directions without
+        signal. A frame with this mean square has strength 1.
     background_variances_ : ndarray of shape (k,)
         Large frames: variances of the components of the background.
     unexplained_ : float

@@ -70,8 +70,8 @@ def scale_mixture(
         S = (C_X - C_Y)_+ + \delta\delta^\top,
 
     where :math:`(\cdot)_+` is the positive part. The difference of the means,
-    :math:`\delta = \bar x - \bar y`, is signal too. It is part of S, because its strength in a
-    single row is unknown.
+    :math:`\delta = \bar x - \bar y`, is signal too. Each row contains it with an unknown strength,
+    so it is a part of S instead of a fixed mean of z.
 
     Parameters
     ----------

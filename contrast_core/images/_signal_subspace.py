@@ -43,8 +43,8 @@ class SignalSubspace(NamedTuple):
     n_components : int
         Number of directions in which signal is detected, k.
     background_variance : float
-        Mean square of the background frames outside of the components. A frame with this mean
-        square has strength 1.
+        Mean square of the background frames along the directions without signal. A frame with this
+        mean square has strength 1.
     """
 
     mean: FloatArray
@@ -71,7 +71,8 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
     the Marchenko-Pastur edge; the variances are the eigenvalues without their bias.
 
     - The noise is measured on the background frames. The bulk of the foreground's own eigenvalues
-      would be a worse measure: faint signal would be taken for noise, and noise for components.
+      would be a worse measure, because faint signal would be counted as noise, and some noise would
+      be counted as components.
     - A frame has the weight 1 / g, where g is the strength of its background. This strength is the
       frame's mean square outside of the signal's directions, divided by the background frames'
       mean square outside of these directions. It is at least 0.5. Directions and strengths are

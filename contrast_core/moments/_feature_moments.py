@@ -70,7 +70,8 @@ class FeatureMoments(NamedTuple):
             rows = rows.tocsr()
             columns = rows.indices.astype(np.intp)
             each = None if weights is None else np.repeat(weights, np.diff(rows.indptr))
-            # `cumsum` adds up in the order of `bincount`, so both sums are equal for a full column.
+            # `cumsum` and `bincount` add the weights in the same order. Therefore `absent` is
+            # exactly 0 for a column of which every entry is stored.
             n = n if weights is None else weights.cumsum()[-1]
 
             def total(values: FloatArray | None) -> FloatArray:

@@ -35,7 +35,9 @@ _CACHED_ELEMENTS = 2**16  # 512 KB of float64
 
 
 class Moments(abc.ABC):
-    """Mean and covariance of a dataset, divided by its number of rows or their total weight.
+    """Mean and covariance of a dataset.
+
+    Both are averages: sums over rows, divided by the number of rows or by their total weight.
 
     Attributes
     ----------
@@ -92,7 +94,7 @@ class Moments(abc.ABC):
 
     @property
     def centres(self) -> tuple[NDArray[Any], FloatArray] | None:
-        """Labels and means of the groups about whose means the covariance is taken, or None."""
+        """Labels and means of the groups, or None if the covariance is about the overall mean."""
         if self.groups is None or self.group_means is None:
             return None
         return self.groups, self.group_means

@@ -53,8 +53,8 @@ def neighbor_pairs(
     X, positive : array-like of shape (n, n_features) and (m, n_features)
         The two sets in a common space of few dimensions (see `pairing_basis`).
     within, positive_within : array-like of shape (n,) and (m,), optional
-        Label of each row, such as the donor. Only rows with equal labels are paired. A label with
-        rows in one set only has no pairs, but is listed in the result.
+        Label of each row, such as the donor. Only rows with equal labels are paired. A label that
+        occurs in only one set has no pairs, but it is listed in the result.
     n_neighbors : int, default=10
         Number of nearest neighbours of each row in the other set.
     mutual : bool, default=True

@@ -75,8 +75,9 @@ class MomentLikelihood(Likelihood):
     def expect(self, model: Model, spread: FloatArray | None = None) -> Expectation:
         """Run the E-step for both datasets.
 
-        If the rows of W have posteriors, `spread` (t, t) is the sum of their covariances. The
-        log-likelihood and its gradient in the result are valid only without `spread`.
+        If the salient loadings W are random, `spread` (t, t) is the sum of the posterior
+        covariances of the rows of W. The log-likelihood and its gradient in the result are valid
+        only without `spread`.
         """
         (size, n_latent), k, share = model.loadings.shape, self.n_shared, self.foreground_share
         value = by_log_noise = 0.0
@@ -98,7 +99,7 @@ class MomentLikelihood(Likelihood):
         return Expectation(value, Model(slope, by_log_noise), cross, second)
 
     def _apply(self, moments: Moments, columns: FloatArray) -> FloatArray:
-        """Multiply the covariance of a dataset, in squared units, by columns."""
+        """Multiply the covariance of a dataset, divided by the square of the unit, by columns."""
         return np.asarray(moments.apply(columns) / self.unit**2)
 
     def left_over(self, loadings: FloatArray, found: Expectation) -> float:

@@ -121,7 +121,8 @@ class RowLikelihood(Likelihood):
 
     Given the weights, a step of EM solves weighted least squares for each feature. With
     ``"entries"`` the posteriors of z and of the weights are assumed to be independent, and the
-    objective is the variational bound. With the other tails the posteriors are exact.
+    objective is the variational bound. With ``"rows"`` and with normal noise the posteriors are
+    exact.
 
     References
     ----------

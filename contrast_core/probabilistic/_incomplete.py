@@ -184,12 +184,13 @@ def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
     r"""Return the contrast strengths at which the likelihood can have a maximum.
 
     Three conditions end the range. First, at :math:`\gamma = 1` the weights of both datasets
-    cancel. Second, the variance of a feature f grows without bound if
-    :math:`\gamma\, m_f / m \ge n_f / n`, which means that f is observed too rarely in the
-    foreground. Third, sigma^2 goes to zero if some W leaves a residual in the foreground that is
-    smaller than :math:`\gamma` times its residual in the background. A search from several starts
-    minimises the ratio of the two residuals over W. The least ratio that is found is an upper bound
-    of the third limit. It equals the limit if no value is missing.
+    cancel. Second, the variance of a feature f grows without bound if f is observed too rarely in
+    the foreground: if :math:`\gamma\, m_f / m \ge n_f / n`, where f is observed in n_f of the n
+    rows of the foreground and in m_f of the m rows of the background. Third, sigma^2 goes to zero
+    if some W leaves a residual in the foreground that is smaller than :math:`\gamma` times its
+    residual in the background. A search from several starts minimises the ratio of the two
+    residuals over W. The least ratio that is found is an upper bound of the third limit. It equals
+    the limit if no value is missing.
     """
     x, y = data.shares
     ratios = x / y

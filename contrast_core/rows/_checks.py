@@ -81,7 +81,7 @@ def check_finite(
         _check_exact(values, name)
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()):  # a fast test without memory, as in scikit-learn
+        if np.isfinite(values.sum()):  # fast and without a copy, as in scikit-learn
             return
     bad = np.isinf(values) if missing else ~np.isfinite(values)
     if not bad.any():  # the sum overflowed, or all NaN are missing values

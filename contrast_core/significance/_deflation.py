@@ -16,11 +16,11 @@ from contrast_core.significance._units import Units
 
 @dataclass
 class Deflation:
-    """Components of two covariances, and the units with these components removed.
+    """Components of two datasets, and the units of the datasets with these components removed.
 
-    To remove component j (counted from 0), the units are reflected so that its direction becomes
-    coordinate axis j. The next component is then found in the coordinates after j. A subclass
-    defines `_given`.
+    A unit is a single row, or a set of rows such as a donor. To remove component j (counted from
+    0), the units are reflected so that its direction becomes coordinate axis j. The next component
+    is then found in the coordinates after j. A subclass defines `_original_covariances`.
 
     Parameters
     ----------
@@ -29,7 +29,8 @@ class Deflation:
     n_varying : int
         Number of features, or coordinates, that vary.
     units : tuple of Units
-        The units of the two datasets, as two entries or stacked into one entry.
+        Either two entries, the units of foreground and of background, or one entry, which stacks
+        the units of both.
     """
 
     statistic: Statistic

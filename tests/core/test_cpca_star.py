@@ -167,7 +167,7 @@ def test_each_orthogonal_direction_has_the_largest_remaining_ratio(
     """Check tall data, and wide data, which are solved in the span of their rows."""
     X, Y = normal_pair(*shape, seed=4)
     if shape[2] > shape[1] and beta == 1.0:
-        beta = 0.9  # the background has too few rows for a ratio of variances alone
+        beta = 0.9  # beta=1 needs more background rows than features
     c_x, c_y = covariances(X, Y)
     n_features, k = shape[2], min(shape[2], 12)
     values, directions = greedy(c_x, (1 - beta) * np.eye(n_features) + beta * c_y, k)
