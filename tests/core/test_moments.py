@@ -190,7 +190,7 @@ def test_rounding_errors_of_long_sums_do_not_make_a_constant_feature_vary(
     blocks = rows_of(kind(rows), elements=6 * 2**12)
     found = [FeatureMoments.from_data(kind(rows)), FeatureMoments.from_data(blocks)]
     if sp.issparse(kind(rows)):
-        found.append(FeatureMoments.at_once(kind(rows), weights))
+        found.append(FeatureMoments.from_block(kind(rows), weights))
     for moments in found:
         np.testing.assert_allclose(moments.mean, rows.mean(axis=0), rtol=2e-6)
         np.testing.assert_array_less(moments.variance[:3] ** 0.5, 7e-15 * abs(values[0, :3]))
