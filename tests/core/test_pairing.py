@@ -1,4 +1,4 @@
-"""Tests of pairing: the pairs of rows, and the space in which they are found."""
+"""Tests of pairing: the pairs of rows, and the coordinates whose distances decide them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from tests.core.kinds import KINDS
 
 @pytest.fixture
 def views():
-    """Return two views of three well separated types, in two groups of 40 rows each."""
+    """Return two views of 80 rows, the type of each row, and the group of each row.
+
+    The rows belong to three well separated types, and to two groups of 40 rows.
+    """
     rng = np.random.default_rng(0)
     kinds = np.tile([0, 1, 2], 27)[:80]
     centres = 12 * np.eye(3, 5)
@@ -37,6 +40,11 @@ def as_set(pairs):
 
 
 def brute_force(X, P, k):
+    """Return two masks of pairs (row of X, row of P), from all distances.
+
+    The first mask has the k nearest rows of P for each row of X. The second mask has the k nearest
+    rows of X for each row of P.
+    """
     distance = np.linalg.norm(X[:, None] - P[None], axis=2)
     there = np.argsort(np.argsort(distance, axis=1), axis=1) < k
     back = np.argsort(np.argsort(distance, axis=0), axis=0) < k
@@ -167,7 +175,7 @@ def test_without_pynndescent_the_error_of_the_approximate_search_gives_advice(mo
         ),
     ],
 )
-def test_labels_that_do_not_belong_together_are_refused(views, arguments, error, message):
+def test_labels_that_cannot_be_compared_are_refused(views, arguments, error, message):
     with pytest.raises(error, match=message):
         neighbor_pairs(*views[:2], **arguments)
 
@@ -199,7 +207,7 @@ SPARSE = [sp.csr_matrix, sp.csc_matrix, sp.csr_array, partial(KINDS["duplicates"
 
 
 @pytest.mark.parametrize("as_sparse", SPARSE)
-def test_sparse_features_stay_sparse_and_agree(as_sparse):
+def test_sparse_features_stay_sparse_and_agree_with_dense_features(as_sparse):
     X = counts()
     X[0, 0] = 1000.0
     dense, sparse = scaled_features(X), scaled_features(as_sparse(X))
@@ -212,7 +220,7 @@ def test_sparse_features_stay_sparse_and_agree(as_sparse):
     )
 
 
-def test_the_basis_is_pca_of_the_centred_rows():
+def test_the_basis_is_pca_of_rows_centred_within_groups():
     X, groups = counts(), np.arange(200) % 4
     centred = X - np.array([X[groups == g].mean(axis=0) for g in range(4)])[groups]
     expected = PCA(5, svd_solver="full").fit_transform(centred)

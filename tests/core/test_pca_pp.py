@@ -53,24 +53,25 @@ def error(fitted: Any, n_signal: int = 2) -> float:
 @pytest.mark.parametrize("background", [STRONG, MILD])
 @pytest.mark.parametrize("ratio", [0.5, 0.9, 1.5])
 def test_the_mean_error_agrees_with_the_theory(background: Any, ratio: float) -> None:
-    """Compare the mean error of six runs of the paper's setting with the theory.
+    """Compare the mean subspace error of six simulated datasets with the predicted error.
 
-    The standard deviation of the error is up to 6% of the theory for one run, and 2.5% for the mean
-    of six runs. Because the sample is finite, the mean differs from the theory by up to 2%. The
-    tolerance of 10% is four standard errors.
+    The simulation is that of the PCA++ paper. The standard deviation of the error is up to 6% of
+    the predicted error for one dataset, and up to 2.5% for the mean of six datasets. The prediction
+    is for infinite samples, so the mean also differs from it by up to 2%. The tolerance of 10% is
+    four standard errors of the mean.
 
-    papers/pca_pp.py does all fifty runs.
+    papers/pca_pp.py repeats the simulation fifty times, as the paper does.
     """
     d = round(500 * ratio)
     literal, exchangeable = [], []
     for seed in range(6):
         X, positive = pairs(500, d, SIGNAL, background, seed)
-        form = PCAPlusPlus(5, exchangeable=False, weighted=False).fit(X, positive=positive)
-        literal.append(error(form, 5))
-        both = PCAPlusPlus(5).fit(X, positive=positive)
-        exchangeable.append(error(both, 5))
-        assert 10 <= form.truncation_ <= 11
-        assert 10 <= both.truncation_ <= 11
+        one_view = PCAPlusPlus(5, exchangeable=False, weighted=False).fit(X, positive=positive)
+        literal.append(error(one_view, 5))
+        both_views = PCAPlusPlus(5).fit(X, positive=positive)
+        exchangeable.append(error(both_views, 5))
+        assert 10 <= one_view.truncation_ <= 11
+        assert 10 <= both_views.truncation_ <= 11
     theory = expected_subspace_error(SIGNAL, d, 500, exchangeable=False)
     assert np.mean(literal) == pytest.approx(theory, rel=0.1)
     assert np.mean(exchangeable) == pytest.approx(expected_subspace_error(SIGNAL, d, 500), rel=0.1)

@@ -1,4 +1,7 @@
-"""Tests of PCPCA: Theorem 3, its limits, valid contrasts, and the fit with missing values."""
+"""Tests of PCPCA: its closed form, the valid values of gamma, and the fit with missing values.
+
+Equations and theorems are those of Li et al. 2020.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ def test_the_components_are_those_of_cpca_at_the_same_strength(gamma: float) -> 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
 @pytest.mark.parametrize("background", [0.5, 1.0, 3.0])
-def test_the_end_of_the_valid_range_is_exact(d: int, background: float) -> None:
+def test_the_end_of_the_valid_range_of_gamma_is_exact(d: int, background: float) -> None:
     X, Y = planted()
     Y = background * Y
     end = fit(X, Y, d).gamma_max_
@@ -91,9 +94,9 @@ def test_the_end_of_the_valid_range_is_exact(d: int, background: float) -> None:
             fit(X, Y, d, gamma)
 
 
-# These warnings concern the scales of the features.
+# The ignored warnings say that the features have different scales.
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_the_automatic_gamma_is_a_fraction_of_the_valid_range() -> None:
+def test_the_automatic_gamma_is_nine_tenths_of_the_largest_valid_gamma() -> None:
     rng = np.random.default_rng(0)
     for trial in range(40):
         features = int(rng.integers(3, 15))
@@ -105,7 +108,7 @@ def test_the_automatic_gamma_is_a_fraction_of_the_valid_range() -> None:
         assert (model.contrastive_eigenvalues_ > 0).all()
 
 
-def test_an_empty_range_is_refused_for_every_gamma() -> None:
+def test_every_gamma_is_refused_if_no_gamma_is_valid() -> None:
     X, Y = planted()
     for gamma in ("auto", 0.0, 0.2):
         with pytest.raises(ValueError, match=r"no more than n_components=2 directions.*fewer comp"):
@@ -123,7 +126,7 @@ def test_a_direction_must_be_left_for_the_noise() -> None:
     assert fit(X, Y, 11, 0.0).noise_variance_ > 0
 
 
-def test_the_default_path_ends_within_the_range() -> None:
+def test_the_default_path_ends_below_the_largest_valid_gamma() -> None:
     model = fit(*planted())
     default = model.path()
     assert len(default) == 20
@@ -148,6 +151,7 @@ def test_a_background_without_variance_is_refused(gamma: Any, missing: bool) -> 
 
 
 def gappy(share: float = 0.2, n: int = 160, m: int = 120) -> tuple[Any, Any]:
+    """Return the matrices of `planted`, with a fraction `share` of the values missing."""
     X, Y = planted(n, m)
     return holes(X, share, 1), holes(Y, share, 2)
 
@@ -156,12 +160,13 @@ fit_gappy = partial(fit, gamma=0.1)
 
 
 def prepared(X: Any, Y: Any, d: int = 2) -> Any:
+    """Return the centred and scaled rows with which `fit_incomplete` starts."""
     parts = [rows_of(X, "X", missing=True), rows_of(Y, "background", missing=True)]
     return incomplete_rows(parts, None, d)
 
 
 def objective(X: Any, Y: Any, gamma: float, W: Any, noise: float) -> float:
-    """Compute the logarithm of Li et al. 2020, eq. 10, per row, for the observed values."""
+    """Compute the objective of PCPCA for the observed values: the logarithm of eq. 10, per row."""
     covariance = W @ W.T + noise * np.eye(len(W))
     x, y = (log_densities(rows, np.nanmean(rows, axis=0), covariance).mean() for rows in (X, Y))
     return float(x - gamma * y)
@@ -176,7 +181,7 @@ def assert_same(one: PCPCA, other: PCPCA) -> None:
 
 def test_likelihood_and_gradients_agree_with_dense_matrices() -> None:
     X, Y = gappy(0.4)
-    # These rows have one pattern of missing values.
+    # In these rows, the same features are missing.
     X[:40] = np.where(np.arange(12) % 3, X[:40], np.nan)
     X[:40, 1] = 1.0
     data, rng = prepared(X, Y, 3), np.random.default_rng(0)
@@ -192,18 +197,18 @@ def test_likelihood_and_gradients_agree_with_dense_matrices() -> None:
         found = data.rows.likelihood(point[1:].reshape(12, 3), point[0], 0.7)
         return float(found.value)
 
-    def least(point: Any) -> float:
+    def residual_ratio(point: Any) -> float:
         return float(data.rows.residual_ratio(point.reshape(12, 3), 0.1).value)
 
     point = np.append(0.3, loadings.ravel())
     gradient = -np.append(found.by_log_noise, found.by_loadings.ravel())
     np.testing.assert_allclose(gradient, -approx_fprime(point, value), rtol=1e-4, atol=1e-6)
-    slope = approx_fprime(point[1:], least)
+    slope = approx_fprime(point[1:], residual_ratio)
     np.testing.assert_allclose(ratio.by_loadings.ravel(), slope, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.95])
-def test_the_fit_to_complete_data_is_the_closed_form(share: float) -> None:
+def test_the_iterative_fit_to_complete_data_agrees_with_the_closed_form(share: float) -> None:
     X, Y = planted(150, 110, 9)
     closed = PCPCA().fit(X, background=Y)
     closed = closed.at(share * closed.gamma_max_)
@@ -242,14 +247,13 @@ def test_the_fit_is_a_maximum_that_every_start_finds() -> None:
     )
 
 
-def test_weights_count_rows_and_backgrounds_are_mixed() -> None:
+def test_integer_weights_act_like_repeated_rows_and_backgrounds_are_mixed() -> None:
     X, Y = gappy(0.3)
     times_x, times_y = np.arange(160) % 3, np.arange(120) % 2 + 1
     repeated = fit_gappy(np.repeat(X, times_x, axis=0), np.repeat(Y, times_y, axis=0))
     assert_same(fit_gappy(X, Y, sample_weight=times_x, background_weight=times_y), repeated)
-    assert_same(
-        fit_gappy(X, np.vstack([Y, Y, Y])), fit_gappy(X, Y)
-    )  # the numbers of rows do not matter
+    # Repeating the whole background changes nothing, because the objective takes means over rows.
+    assert_same(fit_gappy(X, np.vstack([Y, Y, Y])), fit_gappy(X, Y))
     both = fit_gappy(X, [Y[:50], Y[50:]], background_mix=[50, 70])
     means = [np.nanmean(part, axis=0) for part in (Y[:50], Y[50:])]
     assert_same(both, fit_gappy(X, np.vstack([Y[:50] - means[0], Y[50:] - means[1]])))
@@ -282,7 +286,7 @@ def test_errors_name_the_end_of_the_range_of_gamma() -> None:
     with pytest.raises(ValueError, match=rf"below {end:.9g} .*where the noise variance is pos"):
         fit_gappy(X, 3 * Y, gamma=1.001 * end)
     X, Y = planted()
-    X[16:, 5] = np.nan  # a tenth of the foreground rows have this feature
+    X[16:, 5] = np.nan  # feature 5 is observed in a tenth of the foreground rows
     assert PCPCA().fit(X, background=Y).gamma_max_ == pytest.approx(0.1)
     with pytest.raises(ValueError, match=r"below 0\.1 .*feature 5 is observed in 10% of the fore"):
         fit_gappy(X, Y, gamma=0.11)
@@ -308,7 +312,9 @@ def test_a_likelihood_without_a_maximum_is_refused() -> None:
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
-def test_the_automatic_contrast_is_the_documented_share_of_the_range(share: float) -> None:
+def test_with_missing_values_the_automatic_gamma_is_the_documented_share_of_the_range(
+    share: float,
+) -> None:
     X, Y = gappy(share, n=300, m=300)
     model = PCPCA().fit(X, background=Y)
     seen = [~np.isnan(rows) for rows in (X, Y)]
@@ -328,7 +334,7 @@ def test_moments_refuse_missing_values_and_name_the_method_that_takes_them() -> 
 def test_starts_differ_enough_to_find_the_better_of_two_maxima() -> None:
     """Fit data whose likelihood has two maxima.
 
-    The starts in closed form and the starts with a large noise variance only reach the lower one.
+    Starts from the closed form and starts with a large noise variance only reach the lower maximum.
     """
     rng = np.random.default_rng(17)
     X, Y = rng.normal(size=(15, 3)) @ rng.normal(size=(3, 3)), rng.normal(size=(15, 3))
@@ -336,5 +342,5 @@ def test_starts_differ_enough_to_find_the_better_of_two_maxima() -> None:
         rows[rng.random(rows.shape) < 0.4] = np.nan
     model = PCPCA().fit(X, background=Y)
     assert model.objective_ > np.median(model.start_objectives_) + 0.4
-    # Small data have several maxima, so the fit uses more than the six starts of larger data.
+    # Few rows often give several maxima, so the fit then uses more than the usual six starts.
     assert model.start_objectives_.shape == (34,)

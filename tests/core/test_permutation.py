@@ -1,4 +1,7 @@
-"""Tests of `permutation_test`, by rows and by units: its statistics, its level and its power."""
+"""Tests of `permutation_test`: its statistics for rows and for units, and what it refuses.
+
+Units are groups of rows, such as donors, that are relabelled as a whole.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,11 @@ def by_hand(
     alpha: float | None = None,
     beta: float | None = None,
 ) -> FloatArray:
-    """Compute the statistics of k components for each labelling, as `permutation_test` does.
+    """Compute the statistics of k components for the original labels and for each relabelling.
 
-    Each labelling comes with random draws for the rows of X and of Y. From these draws,
-    `error_of_centre` computes by how much the centres of X and Y are shifted.
+    Each relabelling consists of a mask of the rows that are called foreground, and of one random
+    draw for each row of X and of Y. From these draws, `error_of_centre` computes by how much the
+    centres of X and Y are shifted.
     """
     X, Y = (part - geometric_median(part) for part in (X, Y))
     start = (np.arange(len(X) + len(Y)) < len(X), np.zeros(len(X)), np.zeros(len(Y)))
@@ -143,7 +147,7 @@ UNTESTABLE: list[tuple[Any, Any, Any, dict[str, Any], str]] = [
 
 @pytest.mark.filterwarnings("ignore:every row of background")
 @pytest.mark.parametrize(("estimator", "X", "Y", "units", "message"), UNTESTABLE)
-def test_invalid_tests_are_refused(
+def test_data_that_cannot_be_tested_are_refused(
     estimator: Any, X: Any, Y: Any, units: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

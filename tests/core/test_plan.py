@@ -1,4 +1,10 @@
-"""Tests of plans: known cases, and how plans change if the sizes of a task grow."""
+"""Tests of `make_plan`, which chooses the form of the moments from the sizes of the data.
+
+The form "dense" is a covariance matrix of the features. The form "span" is a matrix of about as
+many rows and columns as the data have rows; it describes the covariance within the span of the
+rows. The form "products" has no matrix; the rows are multiplied with columns instead. Its fallback
+is the form that is used if the iteration by products does not converge.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +26,7 @@ def sparse(task: ProblemSize, per_row: int) -> ProblemSize:
 
 TALL = sparse(ProblemSize(100_000, 2000, 2), 120)
 FORMS: list[tuple[ProblemSize, str, str | None]] = [
-    # The covariance is planned if there are no more features than rows, otherwise the span.
+    # The form is "dense" if there are no more features than rows, and otherwise "span".
     (ProblemSize(60, 60, 2), DENSE, None),
     (ProblemSize(60, 61, 2), SPAN, None),
     (ProblemSize(40, 1000, 10, contrasts=41), SPAN, None),
@@ -62,7 +68,7 @@ FORMS: list[tuple[ProblemSize, str, str | None]] = [
     (ProblemSize(9000, 3001, 1), PRODUCTS, DENSE),
     (ProblemSize(3001, 40_000, 1), PRODUCTS, SPAN),
     (ProblemSize(10_001, 11_000, 1), PRODUCTS, None),
-    # The caller requests a form, or the moments already have one.
+    # `form` is what the caller requests; `given` is the form of moments that were passed as data.
     (ProblemSize(60, 90, 2, form="span"), SPAN, None),
     (ProblemSize(60, 90, 2, form="products"), PRODUCTS, None),
     (ProblemSize(60, 9000, 2, given="products", products=False), SPAN, None),
@@ -71,7 +77,7 @@ FORMS: list[tuple[ProblemSize, str, str | None]] = [
 
 
 @pytest.mark.parametrize("task, form, fallback", FORMS)
-def test_the_form_follows_from_the_numbers(
+def test_form_and_fallback_are_known_for_these_sizes(
     task: ProblemSize, form: str, fallback: str | None
 ) -> None:
     plan = make_plan(task)
@@ -82,7 +88,7 @@ def test_the_form_follows_from_the_numbers(
 
 @pytest.mark.parametrize("entries", [None, 5, 300])
 @pytest.mark.parametrize("automatic", [False, True])
-def test_a_matrix_is_never_larger_than_the_rows_or_the_features(
+def test_a_planned_matrix_has_the_smaller_of_the_numbers_of_rows_and_features(
     entries: int | None, automatic: bool
 ) -> None:
     for n_rows, n_features in product(SIZES, SIZES):
@@ -95,8 +101,7 @@ def test_a_matrix_is_never_larger_than_the_rows_or_the_features(
             assert direct == (SPAN if n_features > n_rows else DENSE)
 
 
-def test_a_larger_task_never_replaces_a_matrix_by_products() -> None:
-    """Check that a larger number of components or contrasts never replaces a matrix by products."""
+def test_more_components_or_contrasts_never_replace_a_matrix_by_products() -> None:
     for n_rows, n_features, per_row in product(SIZES, SIZES, (None, 20, 300)):
         base = ProblemSize(n_rows, n_features, 1)
         task = base if per_row is None else sparse(base, per_row)

@@ -21,7 +21,7 @@ pytest.importorskip("nutpie", reason="nutpie is not installed (extra posterior)"
 def moments(values: Any, n: float = 50, scale: float = 1.0) -> tuple[SecondMoments, SecondMoments]:
     """Return moments whose difference has the given eigenvalues and random eigenvectors."""
     n_features = len(values)
-    turn, mean, ridge = turned(n_features), np.zeros(n_features), np.eye(n_features)
+    turn, mean, ridge = random_rotation(n_features), np.zeros(n_features), np.eye(n_features)
     contrast = (turn * values) @ turn.T
     return (
         SecondMoments(n, mean, scale * (contrast + ridge)),
@@ -29,7 +29,7 @@ def moments(values: Any, n: float = 50, scale: float = 1.0) -> tuple[SecondMomen
     )
 
 
-def turned(n_features: int) -> Any:
+def random_rotation(n_features: int) -> Any:
     return np.linalg.qr(np.random.default_rng(3).normal(size=(n_features, n_features)))[0]
 
 
@@ -39,12 +39,13 @@ def cpca(values: Any, k: int = 1, n: float = 50, scale: float = 1.0) -> CPCA:
 
 
 def flat(found: Any, name: str) -> Any:
+    """Return the draws of all chains as one array."""
     values = found.posterior[name].to_numpy()
     return values.reshape(-1, *values.shape[2:])
 
 
 def assert_mean(draws: Any, exact: float) -> None:
-    """Check that the mean of chains (chains, draws) is within 5 Monte Carlo errors of `exact`."""
+    """Check that the mean of draws (chains, draws) is within 5 Monte Carlo errors of `exact`."""
     error = draws.std() / np.sqrt(float(arviz.ess(draws, method="mean")))
     assert abs(draws.mean() - exact) < 5 * error
 
@@ -81,7 +82,11 @@ def test_gram_matrices_of_normal_draws_have_the_wishart_distribution() -> None:
 
 
 def exact_pcpca(values: Any, weight: float, gamma: float, floor: float) -> dict[str, float]:
-    """Compute posterior means for two features and d = 1, by summing over a grid."""
+    """Compute posterior means for two features and one component, by summing over a grid.
+
+    The eigenvalues of the contrast are `values`. The weight is the learning rate times the number
+    of rows, and `floor` is the smallest noise variance.
+    """
     angles = (np.arange(60) + 0.5) * np.pi / 60
     lengths = np.exp(np.linspace(-3, 4, 160))
     noises = floor + np.exp(np.linspace(-6, 5, 160))
@@ -105,7 +110,7 @@ def exact_pcpca(values: Any, weight: float, gamma: float, floor: float) -> dict[
 @pytest.mark.parametrize(("n", "gamma", "rate"), [(20, 0.3, 1.0), (60, 0.6, 0.7)])
 def test_pcpca_draws_have_the_means_of_the_exact_density(n: int, gamma: float, rate: float) -> None:
     mean, values = np.zeros(2), np.array([2.0, 0.8])
-    turn = turned(2)
+    turn = random_rotation(2)
     y = SecondMoments(n, mean, np.diag([1.0, 0.5]))
     x = SecondMoments(n, mean, (turn * values) @ turn.T + gamma * y.covariance)
     model = PCPCA(1, gamma=0.1).fit(x, background=y)
@@ -176,6 +181,7 @@ def test_a_posterior_at_the_noise_floor_causes_a_warning_before_sampling(
 ) -> None:
     toy = make_toy(60, 60)
     model = PCPCA(1).fit(toy.foreground, background=toy.background)
+    # Without this function, sampling fails with a TypeError as soon as it begins.
     monkeypatch.setattr("contrast_core._posterior._sampling.draw_matrices", None)
     above = (model.gamma_max_ + 1 - 2 / 60) / 2
     with (
@@ -224,7 +230,7 @@ def test_bingham_draws_have_the_exact_density_on_the_sphere(k: int, rate: float)
     found = cpca(values, k).posterior(learning_rate=rate, random_state=0)
     bases = found.posterior["components"].to_numpy()
     v = bases[:, :, 0] if k == 1 else np.cross(bases[:, :, 0], bases[:, :, 1])
-    squares = (v @ turned(3)) ** 2
+    squares = (v @ random_rotation(3)) ** 2
     exponents = 50 * rate * values * (1 if k == 1 else -1)
     for i in range(3):
         grid, cdf = bingham_cdf(np.roll(exponents, -i))
@@ -238,9 +244,9 @@ def test_bingham_draws_have_the_exact_density_on_the_sphere(k: int, rate: float)
         assert distance < np.sqrt(np.log(2e6) / (2 * len(some)))
 
 
-def test_without_contrast_the_default_learning_rate_is_that_of_probabilistic_pca() -> None:
+def test_the_default_learning_rate_agrees_with_its_formula() -> None:
     values = np.array([4.0, 1.0, 0.5, 0.3])
-    turn = turned(4)
+    turn = random_rotation(4)
     covariance = (turn * values) @ turn.T
     background = np.cov(np.random.default_rng(0).normal(size=(4, 9)))
 
@@ -250,6 +256,7 @@ def test_without_contrast_the_default_learning_rate_is_that_of_probabilistic_pca
         with pytest.warns(ContrastWarning, match="may not have converged"):
             return float(model.posterior(10, chains=2).posterior.attrs["learning_rate"])
 
+    # Without contrast, it is the learning rate of probabilistic PCA.
     np.testing.assert_allclose(
         rate(covariance, 0.0), 0.5 * (1 / values[1:].mean() - 1 / values[0]), rtol=1e-9
     )
@@ -282,17 +289,17 @@ def test_chains_that_have_not_converged_cause_a_warning() -> None:
     slow = good.cumsum(axis=1)
     some = none.copy()
     some[1, 3:24] = True
-    for draws, diverging, told in (
+    for draws, diverging, message in (
         (apart, none, r"R-hat is 1\.\d+.* 0 of 2000 draws diverged"),
         (slow, none, "effective sample size"),
         (good, some, " 21 of 2000 draws diverged"),
     ):
-        with pytest.warns(ContrastWarning, match=told):
+        with pytest.warns(ContrastWarning, match=message):
             _inference_data.check_converged({"a": good, "b": draws}, diverging)
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "told"),
+    ("options", "error", "message"),
     [
         ({"draws": 5}, ValueError, "draws=5 is out of range"),
         ({"draws": 20.0}, TypeError, "draws must be an integer"),
@@ -307,12 +314,12 @@ def test_chains_that_have_not_converged_cause_a_warning() -> None:
         ({"noise_floor": 0}, ValueError, "noise_floor=0 is out of range"),
     ],
 )
-def test_odd_arguments_are_refused(options: Any, error: Any, told: str) -> None:
+def test_odd_arguments_are_refused(options: Any, error: Any, message: str) -> None:
     x, y = moments(np.array([4.0, 2.0, 0.6]))
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         PCPCA(1, gamma=0.1).fit(x, background=y).posterior(**options)
     if not {"gamma", "noise_floor"} & set(options):
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=message):
             CPCA(1, alpha=1.0).fit(x, background=y).posterior(**options)
 
 
@@ -336,7 +343,7 @@ def test_models_without_a_posterior_are_refused(tmp_path: Any) -> None:
 
 @quiet  # the draws are few
 @pytest.mark.parametrize(("alone", "strength"), [(PCPCA(1), "gamma"), (CPCA(1), "alpha")])
-def test_without_a_background_the_posterior_is_that_at_strength_zero(
+def test_without_a_background_the_posterior_equals_that_at_strength_zero(
     alone: Any, strength: str
 ) -> None:
     X, Y = np.random.default_rng(0).normal(size=(2, 40, 3)) * [3, 1, 1]

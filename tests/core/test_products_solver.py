@@ -1,4 +1,4 @@
-"""Tests of eigenpairs from matrix products alone, for many sizes and numbers of components."""
+"""Tests of the search for eigenpairs, which only multiplies matrices with columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_eigenpairs_are_exact_for_every_size_and_number_of_components(
 
 
 def test_a_search_converges_after_restarts() -> None:
-    """Use a problem for which the search fills its basis of 240 columns several times."""
+    """Use close eigenvalues, for which the search fills its basis of 240 columns several times."""
     values = np.concatenate([[5.0, 4.99, 4.98], np.linspace(4.9, 0.0, 897)])
     matrix = symmetric(values)
     products: list[int] = []
@@ -53,16 +53,16 @@ def test_a_search_converges_after_restarts() -> None:
     assert subspace_error(found.pairs.vectors.T, rotation(900)[:, :3].T) < 1e-8
 
 
-def test_ties_are_not_accepted() -> None:
+def test_no_eigenpair_is_returned_if_the_last_wanted_eigenvalue_is_tied() -> None:
     values = np.concatenate([[5.0, 5.0, 5.0, 5.0, 5.0, 5.0], np.linspace(4.0, 0.0, 994)])
     multiply = lambda columns: [values[:, None] * columns]  # noqa: E731
     assert search_components(multiply, [np.ones(1000)], 2, 600).pairs is None
 
 
 def test_an_exact_eigenpair_is_not_accepted_before_the_next_one_has_converged() -> None:
-    """Start with the second eigenvector and a very small part of the first one.
+    """Start the search with the second eigenvector, and with hardly any part of the first one.
 
-    The search notices the first eigenvector only after some steps.
+    The second eigenvector then converges before the search finds the first one.
     """
     values = np.concatenate([[10.0, 9.0], np.linspace(8.9, -8.9, 398)])
     start = random_block(400, 9)
@@ -90,10 +90,10 @@ def test_methods_that_need_covariance_matrices_compute_them_from_products(method
         assert found.strength_ == pytest.approx(wanted.strength_, rel=1e-9)
 
 
-def test_no_direction_without_variance_is_accepted() -> None:
+def test_a_direction_without_variance_is_not_accepted_as_a_component() -> None:
     """Use two equal features: along their difference, nothing varies, so the contrast is 0.
 
-    All other directions have negative contrast, so this direction would come first.
+    All other directions have negative contrast, so the difference has the largest eigenvalue.
     """
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(900, 400)), 3 * rng.normal(size=(900, 400))
@@ -108,7 +108,7 @@ def test_no_direction_without_variance_is_accepted() -> None:
 def test_products_with_the_rows_agree_with_products_with_the_covariance(
     convert: Any, dtype: Any, offset: float
 ) -> None:
-    """Use means far from zero as well, and rows that are in both datasets."""
+    """Check two datasets, one of which is a part of the other; `offset` moves means from zero."""
     rng = np.random.default_rng(1)
     rows = sp.random(400, 30, density=0.3, format="csr", rng=rng).toarray()
     is_background = rng.random(400) < 0.5

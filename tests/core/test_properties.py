@@ -1,7 +1,7 @@
 """Tests of properties that hold for every dataset, with random values, shapes and sizes.
 
-A fault at the end of a block shows only for particular sizes. The sizes are therefore drawn near
-multiples of the block sizes of rows and features.
+The code under test processes data in blocks of rows or features. A fault at the end of a block
+shows only for particular sizes. The sizes are therefore drawn near multiples of the block sizes.
 """
 
 from __future__ import annotations
@@ -79,10 +79,11 @@ def test_merged_moments_of_any_parts_are_the_moments_of_all_rows(rows: Any, data
 
 
 @given(matrices(), st.data())
-def test_a_whole_weight_counts_as_that_number_of_rows(rows: Any, data: Any) -> None:
-    """Compare weights with repeated rows, for weights of zero and groups of any total weight.
+def test_an_integer_weight_acts_like_that_number_of_copies_of_the_row(rows: Any, data: Any) -> None:
+    """Compare the moments of weighted rows with the moments of repeated rows.
 
-    The moments of two selections of the rows are merged to the moments of all rows.
+    A weight may be zero, and so may the total weight of a group. The moments are also computed by
+    merging the moments of two selections of the rows.
     """
     counts = data.draw(arrays(np.int64, len(rows), elements=st.integers(0, 4)).filter(np.any))
     labels = data.draw(arrays(np.int64, len(rows), elements=st.integers(0, 3)))
@@ -153,7 +154,9 @@ def test_single_precision_is_accurate_at_the_edges_of_blocks(n: int, seed: int) 
 
 
 @given(st.integers(1, 7), edges(8), st.integers(1, 20), st.data())
-def test_blocks_of_any_size_hold_the_rows(width: int, n: int, d: int, data: Any) -> None:
+def test_blocks_of_any_size_together_contain_all_rows(
+    width: int, n: int, d: int, data: Any
+) -> None:
     values = np.arange(n * d, dtype=np.float64).reshape(n, d)
     for make in (np.asarray, sp.csr_matrix):
         rows = rows_of(make(values), "X", elements=width * d)
@@ -170,7 +173,7 @@ def test_blocks_of_any_size_hold_the_rows(width: int, n: int, d: int, data: Any)
 def test_the_leading_eigenvalues_of_the_contrast_agree_with_lapack(
     n: int, d: int, alpha: float, seed: int
 ) -> None:
-    """Compare with LAPACK for many shapes, because the shape decides the form of the moments."""
+    """Compare many shapes, because the shape decides in which form moments are computed."""
     X, Y = whole_numbers(seed, n, d), whole_numbers(seed + 1, n + 3, d)
     contrast = covariance(X) - alpha * covariance(Y)
     expected = np.linalg.eigvalsh(contrast)[::-1]

@@ -117,7 +117,7 @@ def test_sparse_rows_several_backgrounds_and_lists_are_accepted() -> None:
     assert several.n_rows == (80, 70)
 
 
-def test_invalid_reports_are_refused() -> None:
+def test_a_report_on_sparse_cpca_is_refused() -> None:
     X, Y = two_sets()
     with pytest.raises(TypeError, match="SparseCPCA"):
         contrast_report(SparseCPCA(1), X, background=Y, **FEW)
@@ -155,7 +155,7 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("sets", "sentence"), SENTENCES, ids=[each for _, each in SENTENCES])
-def test_each_sentence_appears_for_data_of_which_it_is_true(sets: Any, sentence: str) -> None:
+def test_the_advice_is_true_of_data_with_known_directions(sets: Any, sentence: str) -> None:
     X, Y = sets
     advice = contrast_advice(X, background=Y, random_state=0)
     assert advice.sentence().startswith(sentence)
@@ -181,10 +181,11 @@ def test_the_report_gives_the_advice_and_a_decision_that_agrees_with_it() -> Non
 def excess_by_hand(
     X: Any, Y: Any, units: tuple[Any, Any], folds: list[Any], star: bool, paired: bool
 ) -> tuple[float, float, float]:
-    """Return an excess variance, half the width of its interval, and its p-value.
+    """Return the excess variance, half the width of its interval, and its p-value.
 
-    If `star` is true, it is the excess along one component of cPCA*. Otherwise it is the excess
-    along two components of PCA.
+    The excess is measured along one component of cPCA* if `star` is true, and otherwise along two
+    components of PCA. Each fold lists the units of X and the units of Y that are left out of the
+    fit and then measured. If `paired` is true, X and Y have the same units.
     """
     k = 1 if star else 2
     values: dict[Any, float] = {}
@@ -244,7 +245,7 @@ def test_the_numbers_of_components_are_limited_by_the_foreground_rows_outside_a_
     assert list(contrast_advice(X[:8], background=Y).n_components) == [1, 2, 3, 5]
 
 
-def test_units_and_rotations_of_the_data_do_not_change_the_advice() -> None:
+def test_rotations_sparse_rows_and_weights_give_the_same_advice() -> None:
     X, Y = shared_sets(2.0, (4.0,), n=60)
     units = {"units": np.arange(60) // 6, "background_units": np.arange(60) // 6}
     advice = contrast_advice(X, background=Y, random_state=0, **units)

@@ -215,7 +215,7 @@ def test_stored_data_that_are_not_a_table_and_gpu_arrays_are_refused(
         list(rows_of(make(values), "cells").blocks())
 
 
-def test_too_few_rows_and_names_are_refused(values: Any) -> None:
+def test_too_few_rows_and_too_few_feature_names_are_refused(values: Any) -> None:
     np.testing.assert_array_equal(rows_of(np.ma.masked_array(values)).load(), values)
     with pytest.raises(ValueError, match=r"cells has n_samples=3, but at least 4 is needed"):
         rows_of(rows_of(values, "cells").take(slice(0, 3)), min_rows=4)
@@ -281,7 +281,7 @@ def test_a_stored_dataset_is_read_once_in_whole_chunks(values: Any) -> None:
     assert dataset.read != sorted(dataset.read)
 
 
-def test_large_means_do_not_cost_precision() -> None:
+def test_minibatches_of_rows_with_large_means_are_precise() -> None:
     values = 1e6 + np.random.default_rng(0).normal(size=(50, 3))
     rng = np.random.default_rng(0)
     ((index, block),) = minibatches(rows_of(values), 1, rng, shift=np.full(3, 1e6))

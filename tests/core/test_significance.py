@@ -37,7 +37,7 @@ EACH = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
 @quiet
 @pytest.mark.parametrize("function", [permutation_test, bootstrap_stability])
-def test_data_with_more_features_than_rows_are_tested(function: Any) -> None:
+def test_embedding_the_rows_among_more_features_does_not_change_the_result(function: Any) -> None:
     rng = np.random.default_rng(9)
     X, Y = rows(30, rng, spike=2.0), rows(25, rng)
     wide = np.linalg.qr(rng.normal(size=(200, len(SD))))[0].T
@@ -279,7 +279,7 @@ def test_resamples_agree_with_plain_numpy(kind: str) -> None:
     cosines = np.cos(found.angles) ** 2
     np.testing.assert_allclose(cosines.sum(axis=1), found.retained.sum(axis=1))
     turned = []
-    # The rotation brings the basis of each resampled subspace as close as possible to the fitted
+    # Each resampled basis is rotated within its subspace, as close as possible to the fitted
     # components.
     for each in theirs:
         left, _, right = np.linalg.svd(ours @ each.T)
