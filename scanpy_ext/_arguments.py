@@ -21,8 +21,8 @@ def listed(names: Sequence[str], most: int = 20) -> str:
 
 
 def text(level: Any) -> str:
-    """Return a level of a column as text."""
-    # A column of whole numbers with missing values becomes floats, but 1.0 still means "1".
+    """Return as text a value of a column, such as a condition or a donor."""
+    # pandas stores whole numbers as floats if values are missing, but 1.0 still means "1".
     if isinstance(level, (float, np.floating)) and float(level).is_integer():
         return str(int(level))
     return str(level)
@@ -49,10 +49,10 @@ def check_anndata(adata: object, name: str = "adata") -> None:
 
 
 def model_parameters(model: type, given: Mapping[str, Any] | None, *own: str) -> dict[str, Any]:
-    """Return `model_kwargs` as a dict after checking that they are parameters of a class.
+    """Return `given`, the argument `model_kwargs`, after checking its names against a class.
 
     The parameters in `own` are set by the calling function, so they are not allowed. TypeError is
-    raised for these and for unknown names.
+    raised for these and for names that are not parameters of the class `model`.
     """
     known = [name for name in inspect.signature(model).parameters if name not in own]
     return further_parameters(
@@ -63,7 +63,7 @@ def model_parameters(model: type, given: Mapping[str, Any] | None, *own: str) ->
 def further_parameters(
     given: Mapping[str, Any] | None, argument: str, known: Sequence[str], what: str
 ) -> dict[str, Any]:
-    """Return further parameters as a dict; raise TypeError if the name of one is not known."""
+    """Return `given` as a dict; raise TypeError if it is not a dict or has an unknown name."""
     if not isinstance(given, Mapping | None) or set(given or ()) - set(known):
         raise TypeError(
             f"{argument}={shown(given)}: expected a dict of further {what}, which are "

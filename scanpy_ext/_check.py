@@ -1,4 +1,4 @@
-"""Check the cells, genes and values of a contrast, and compare it with donors' differences."""
+"""Check the cells, genes and values of a contrast, and compare it with contrasts between donors."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ from ._select import BoolArray
 
 _LEAST_CELLS = 40  # donors with fewer control cells are not compared with each other
 _MAX_NULLS = 12  # largest number of ordered pairs of donors whose controls are compared
-_RATIO_GENES = 300  # number of genes for the ratio; more genes take time and hardly change it
-_N_SPLITS = 5
+# Number of genes from which the cross-fitted ratio is computed. More genes take time and hardly
+# change it.
+_RATIO_GENES = 300
+_N_SPLITS = 5  # number of random splits into halves for the cross-fitted ratio
 # Largest share of the foreground cells, beyond chance, that may be of types that the background
 # lacks.
 _LACKING = 0.03
-# Largest probability that a cell of one side has more genes detected than a cell of the other.
+# Largest probability that a cell of one set has more detected genes than a cell of the other set.
 _DEPTH = 0.75
 # A type is rare in the background if its share there, divided by its share in the foreground, is
 # smaller than this.
 _RARE = 0.2
-_LEVEL = 0.05  # largest p-value of a contrast that exceeds chance
+_LEVEL = 0.05  # a contrast exceeds chance if its p-value is at most this
 _LEFT_OUT = 0.3  # largest share of the most variable genes that may be left out
-# For each side, the share of its most variable genes that are in use is computed. The two shares
-# may differ by at most this.
+# Largest difference between the foreground and the background in the share of a set's most variable
+# genes that is in use.
 _ONE_SIDED = 0.15
 
 
@@ -72,9 +74,10 @@ def contrast_check(
 
     One test decides whether the contrast exceeds chance: it relabels donors and gives a p-value of
     the first component (`contrast_core.condition_test`). If there are too few donors for this test,
-    the cross-fitted trace ratio of the contrast (`contrast_core.cross_fitted_ratio`) is compared
-    with ratios of one donor's controls against another donor's controls. Without donors, there is
-    no decision.
+    the cross-fitted ratio of the contrast decides. It is the ratio of foreground to background
+    variance along directions that were fitted to other cells (`contrast_core.cross_fitted_ratio`).
+    It is compared with ratios of one donor's controls against another donor's controls. Without
+    donors, there is no decision.
 
     Parameters
     ----------
@@ -85,13 +88,14 @@ def contrast_check(
     within
         Column of `adata.obs` with the donor, for a contrast within donors, as with `within=` of
         `scanpy_ext.tl.cpca`. The foreground and background cells of a donor are then compared with
-        each other, and the test relabels these two parts of each donor.
+        each other, and the test exchanges these two parts of randomly chosen donors.
     donor
         Column of `adata.obs` with the donor (animal, culture, ...). By default, the column that is
         given as `within`.
     controls
-        Control cells with which donors are compared with each other. By default, these are the
-        background cells. If the masks choose single donors, give the control cells of all donors.
+        Control cells of several donors, which are used to compare donors with each other. By
+        default, these are the background cells. If the background holds the cells of a single
+        donor, give the control cells of all donors here.
     cell_type
         Column of `adata.obs` with cell types, or clusters.
     batch
@@ -114,19 +118,20 @@ def contrast_check(
     `.uns['contrast_check' | key_added]['counts']` : `DataFrame`
         Numbers of foreground and background cells by donor and cell type (if given).
     `.uns['contrast_check' | key_added]['ratios']` : `DataFrame`
-        Cross-fitted ratios of two components on the 300 genes of largest variance that are in use.
-        There is a row for the contrast and, without `within`, a row for each comparison of two
-        donors' controls. The columns are `ratio`, `baseline` (the ratio of the total variances),
-        `relative` (the ratio divided by the baseline), `null` (True for comparisons of controls)
-        and `unit` (`donor` or `cell`, whichever was split). A ratio by cell is exploratory.
+        Cross-fitted ratios along two components, computed from the 300 genes in use that have the
+        largest variance. There is a row for the contrast and, without `within`, a row for each
+        comparison of two donors' controls. The columns are `ratio`, `baseline` (the ratio of the
+        total variances), `relative` (the ratio divided by the baseline), `null` (True for
+        comparisons of controls) and `unit`. The unit says whether `donor` or `cell` was split into
+        the halves that fit and that measure the directions. A ratio by cell is exploratory.
     `.uns['contrast_check' | key_added]['p_value']` : `float`
         The p-value by relabelling donors. It is missing if there are too few donors, or none.
     `.uns['contrast_check' | key_added]['sound']` : `str`
         The value is `"no"` if a check failed, and `"unknown"` if no check failed, but the checks in
         `not_checked` could not be made. Otherwise it is `"yes"`.
     `.uns['contrast_check' | key_added]['not_checked']` : `ndarray`
-        Names of missing arguments that further checks need: `cell_type` or `donor`. It contains
-        `within` if there are too few donors to be relabelled.
+        Names of missing arguments that further checks need: `cell_type` or `donor`. For a contrast
+        within donors, it contains `within` if there are too few donors to be relabelled.
     `.uns['contrast_check' | key_added]['params']` : `dict`
         The arguments that were given.
 
@@ -147,13 +152,14 @@ def contrast_check(
     is the foreground about as often as the background. If the foreground of the contrast contains
     its background, the foreground of each null ratio contains the controls of both donors.
 
-    The genes with the largest uncorrected variance over all cells in both sets keep a difference
-    between conditions. scanpy's highly variable genes (variance corrected for the mean) often drop
-    it.
+    The genes with the largest variance over the cells of both sets together keep a difference
+    between conditions. Scanpy's highly variable genes, whose variance is corrected for the mean,
+    often lose it.
 
-    The variances of all genes are computed block by block. The cells of both sets are held in
-    memory with the 300 genes of the ratio only, or with all genes in use for a CSC matrix in a
-    file. They are held as a dense array if single cells, not donors, are split. {LOADED}
+    The variances of all genes are computed block by block. For the cross-fitted ratio, the cells of
+    both sets are held in memory with 300 genes only, or with all genes in use for a CSC matrix in a
+    file. They are held as a dense array if the ratio splits single cells instead of donors, or if
+    `within` is given. {LOADED}
 
     Examples
     --------
@@ -170,7 +176,7 @@ def contrast_check(
     key = _keys.checked("contrast_check" if key_added is None else key_added)
     _write.check_free(adata, copy, key, {})
     selection = _select.cells(adata, groupby, reference, groups, foreground, background)
-    with muted():  # the findings report these warnings
+    with muted():  # the checks below report the same faults
         data = _read.contrast_input(adata, selection, 1, layer, None, mask_var, within=within)
     donor = within if donor is None else donor
     _select.check_donor(donor, groupby)
@@ -259,7 +265,11 @@ def _counts(labels: dict[str, pd.Series[Any]], front: BoolArray, back: BoolArray
 
 
 class _Sets(NamedTuple):
-    """Cells of both sets, with the genes of the ratio, and the donors of the cells if given."""
+    """Cells of both sets, with the genes from which the cross-fitted ratio is computed.
+
+    `front` and `back` are masks of the foreground and background among `rows`. `donors` are the
+    donors of `rows`, if given. `within` says whether the contrast is within donors.
+    """
 
     rows: Rows
     front: BoolArray
@@ -278,9 +288,9 @@ class _Sets(NamedTuple):
         return x, y
 
     def units(self, front: BoolArray) -> dict[str, Any]:
-        """Return the donors of the cells in `front` and of the background cells, by argument name.
+        """Return the donors of the cells in `front` and of the background, as keyword arguments.
 
-        The dictionary is empty if a cell has no donor.
+        The dictionary is empty if donors were not given, or if the donor of a cell is missing.
         """
         if self.donors is None or pd.isna(self.donors[front | self.back]).any():
             return {}
@@ -289,7 +299,7 @@ class _Sets(NamedTuple):
 
 
 def _ratios(sets: _Sets, untreated: BoolArray) -> pd.DataFrame:
-    """Return the ratio of the contrast, and ratios of one donor's controls against another's.
+    """Return cross-fitted ratios of the contrast, and of one donor's controls against another's.
 
     For a contrast within donors, only the ratio of the contrast is computed, because such a
     contrast does not compare donors.
@@ -318,7 +328,7 @@ def _ratios(sets: _Sets, untreated: BoolArray) -> pd.DataFrame:
 
 def _ratio(front: Any, back: Any, *, null: bool, **units: Any) -> dict[str, Any]:
     """Return a row of the table of ratios; `units` holds the donors of both sides, if any."""
-    with muted():  # the findings report on the ratio instead
+    with muted():  # the check of the ratio reports the same faults
         found = cross_fitted_ratio(
             front, background=back, n_components=2, n_splits=_N_SPLITS, random_state=0, **units
         )
@@ -327,7 +337,7 @@ def _ratio(front: Any, back: Any, *, null: bool, **units: Any) -> dict[str, Any]
 
 
 def _advice(sets: _Sets) -> ContrastAdvice | None:
-    """Return the advice on PCA and contrasts; None if there are too few donors or cells."""
+    """Return the advice whether PCA would suffice; None if there are too few donors or cells."""
     units = sets.units(sets.front)
     if sets.donors is not None and not units:
         return None
@@ -426,7 +436,7 @@ def _depth_found(n_detected: NDArray[np.floating], front: BoolArray, back: BoolA
     Normalisation does not remove differences in sequencing depth.
     """
     if not front.any():
-        return _Finding("depth", True, "the background has all of the foreground's cells")
+        return _Finding("depth", True, "all foreground cells are also background cells")
     sides = n_detected[front], n_detected[back]
     more = float(mannwhitneyu(*sides, method="asymptotic").statistic) / (front.sum() * back.sum())
     medians = [float(np.median(side)) for side in sides]
@@ -451,8 +461,9 @@ def _composition_found(
     """Check whether the background has the cell types of the foreground, up to a small share.
 
     A type is lacking if its share of the background is less than a fifth of its share of the
-    foreground. If there are many small types, some are lacking by chance. Their expected share,
-    computed with Poisson-distributed numbers of cells, is subtracted.
+    foreground. If there are many small types, some are lacking by chance. The share of
+    cells whose type is expected to lack by chance is computed from Poisson distributions, and
+    subtracted.
     """
     front, back = (types[cells].value_counts() for cells in (foreground, background))
     shares = front / front.sum()
@@ -469,8 +480,9 @@ def _composition_found(
     sound = float(lacking.sum()) - by_chance <= _LACKING
     if not sound:
         said += (
-            ". Their differences from other types will look like an effect, and often like a "
-            "stronger one. Leave them out of the foreground, or find another background"
+            ". Their differences from other types will look like an effect, often like a stronger "
+            "effect than the real one. Leave these types out of the foreground, or find another "
+            "background"
         )
     return _Finding("composition", sound, said)
 
@@ -546,9 +558,9 @@ def _ratio_found(
 def _advice_found(
     found: ContrastAdvice | None, p_value: float | None, *, by_donor: bool
 ) -> _Finding:
-    """Return the advice on whether a contrast is needed; this finding is always sound."""
+    """Return the advice on whether a contrast is needed, as a finding that is always sound."""
     if found is None:
-        return _Finding("advice", True, "too few donors or cells to leave some out")
+        return _Finding("advice", True, "no advice: too few donors or cells, or a donor is missing")
     something = found.found or (p_value is not None and p_value <= _LEVEL)
     exploratory = "" if by_donor else " (By cell: exploratory.)"
     return _Finding("advice", True, found.sentence(something) + exploratory)

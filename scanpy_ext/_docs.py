@@ -14,24 +14,25 @@ groupby
 reference
     The level or levels of `groupby` whose cells are the background, pooled.
 groups
-    The other levels of `groupby` that are in the foreground; all by default. The foreground
-    always holds the cells of `reference` too, so that it contains the difference between the
-    groups and the reference.
+    The level or levels of `groupby` whose cells are in the foreground. By default, these are all
+    levels other than `reference`. The foreground always holds the cells of `reference` too, so
+    that it contains the difference between the groups and the reference.
 foreground, background
-    The two sets of cells, instead of `groupby` and `reference`. Each is a boolean mask of shape
-    `(n_obs,)`, or the name of a boolean column of `adata.obs`. The two sets may overlap. If
-    the background's cells are not in the foreground, the contrast shows variation *within* the
-    foreground, but not the difference between the two sets. A missing value counts as `False`. The
-    background may also be another AnnData that has the genes of `adata` in the same order. All of
-    its cells are then the background. The foreground is the mask, or all cells of `adata` if no
-    mask is given.""",
+    The two sets of cells. Give them instead of `groupby` and `reference`. Each is a boolean mask of
+    shape `(n_obs,)`, or the name of a boolean column of `adata.obs`; a missing value counts as
+    `False`. The two sets may overlap. If the background's cells are not in the foreground, the
+    contrast shows variation *within* the foreground, but not the difference between the two sets.
+    The background may also be another AnnData that has the genes of `adata` in the same order. All
+    cells of that AnnData are then the background, and all cells of `adata` are the foreground
+    unless a mask `foreground` is given.""",
     "WITHIN": """\
 within
     Column of `adata.obs` with the donor, animal or batch of every cell. The contrast then
     compares variation *within* donors, and ignores differences between donors. In each of the two
-    sets, the mean of a donor's cells is subtracted from these cells. The scores of a donor's cells
-    are centred in the same way. Each donor needs cells that are in the background and cells that
-    are not.""",
+    sets, each donor's cells are centred by their own mean. From the scores of a donor's cells, the
+    mean score of its foreground cells is subtracted. If the foreground contains the background,
+    only donors with cells both in the background and outside of it show the difference between the
+    two sets.""",
     "PAIRING": """\
 groupby
     Column of `adata.obs` with the conditions. Cells without a value are not paired.
@@ -90,8 +91,8 @@ The matrix of a backed or lazy AnnData is read in blocks of rows (a CSC matrix i
 and a dask array is read chunk by chunk. Only the cells and genes in use are kept in memory. If
 anything fails, `adata` is left untouched.""",
     "EXPECTS": """\
-The values are centred, never scaled: give log-normalised counts. The choice of genes
-matters more than the choice of the method. The genes with the largest variance
+The values are centred, but not scaled to unit variance. Give log-normalised counts. The choice of
+genes matters more than the choice of the method. The genes with the largest variance
 (`scanpy_ext.pp.genes_by_variance`) keep a difference between conditions. Scanpy's highly variable
 genes, whose variance is corrected for the mean, often lose it.
 

@@ -31,7 +31,7 @@ class Keys:
         return f"{self.varm}_fit"
 
     def part(self, name: object) -> Keys:
-        """Return the slots of one of several results, which share their entry in `.uns`."""
+        """Return the slots of a named part of a result; all parts share the entry in `.uns`."""
         text = str(name).replace("/", "_")  # files would interpret "/" as a folder
         return Keys(f"{self.obsm}_{text}", f"{self.varm}_{text}", self.uns)
 

@@ -51,7 +51,7 @@ def mixing_report(
     n_seeds
         Number of seeds of the Leiden clusters. The scores are averaged over the seeds.
     max_cells
-        Largest number of cells. If there are more cells, this many are drawn at random, and all
+        Largest number of cells to use. If there are more cells, this many are drawn at random. All
         embeddings are compared on the same cells. `None` uses all cells. The computing time grows
         with the square of the number of cells.
     random_state
@@ -63,8 +63,8 @@ def mixing_report(
 
     `mixing_ari`
         Adjusted Rand index of clusters and condition within a cell type, averaged over the types
-        that both conditions have [1]_ (Table 12). Lower values mean better mixing, and 0 is the
-        value of random clusters.
+        that occur in more than one condition [1]_ (Table 12). Lower values mean better mixing, and
+        0 is the value of random clusters.
     `silhouette_condition`
         Silhouette score by condition. Lower values mean better mixing. The score is about 0 for
         perfect mixing.
@@ -156,7 +156,8 @@ def leiden(
     import scanpy as sc
 
     cells = anndata.AnnData(obsm={"X": scores}, shape=(len(scores), 0))
-    # Neighbours are exact, because approximate ones need compatible versions of two packages.
+    # The neighbours are exact, because the approximate search fails with some combinations of
+    # versions of scanpy and pynndescent.
     k = min(15, len(scores) - 1)
     sc.pp.neighbors(cells, n_neighbors=k, use_rep="X", transformer="sklearn")
     found = []

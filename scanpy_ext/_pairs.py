@@ -1,4 +1,7 @@
-"""Find positive pairs of cells, or read stored ones, for `pp.match_pairs` and `tl.pca_pp`."""
+"""Find or read the positive pairs of cells that `pp.match_pairs` and `tl.pca_pp` use.
+
+A positive pair consists of a stimulated cell and a control cell that is similar to it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from . import _keys, _select, _values, _write
 from ._arguments import listed, storable, text
 from ._mixing import leiden
 
-_FEWEST_CLUSTERED = 4  # a group of fewer cells is one cluster
+_FEWEST_CLUSTERED = 4  # if a donor has fewer cells under a condition, they form one cluster
 _MAX_PAIRS = 300  # largest number of pairs from two matched clusters, as in the PCA++ paper
 
 
@@ -167,7 +170,7 @@ def stored(adata: AnnData, key: str) -> sp.csr_matrix:
 def _leiden(
     basis: NDArray[np.floating], groups: NDArray[np.intp], random_state: int | None
 ) -> NDArray[Any]:
-    """Return the clusters of cells, by Leiden clustering of each group on its own.
+    """Return the cluster of each cell, from a Leiden clustering of each group on its own.
 
     A group holds the cells of one donor and condition, as in the PCA++ paper.
     """

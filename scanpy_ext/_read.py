@@ -75,14 +75,14 @@ class ContrastInput:
         return _keys.dimensions(str(self.params["obsm"]), self.matrix.shape[1])
 
     def embed(self, model: Any) -> NDArray[np.floating]:
-        """Return scores of all cells, (n_obs, n_comps), in the precision of their values."""
+        """Return scores of all cells, (n_obs, n_comps), in single precision if the data are."""
         return self.as_precise(model.transform(self.matrix, **self.within))
 
     def as_precise(self, scores: Any) -> NDArray[np.floating]:
-        """Return scores in memory, in single precision if the values are in single precision.
+        """Return scores as an array in memory, in single precision if the data are.
 
-        The chunks of a dask array are joined here. NumPy would let a worker of the cluster join
-        them, which would then need memory for the scores of all cells.
+        The chunks of a dask array are joined in this process. If NumPy converted the array, a
+        worker of the cluster would join them, and would need memory for the scores of all cells.
         """
         dtype = np.float32 if self.matrix.dtype == np.float32 else np.float64
         precise = scores.astype(dtype, copy=False)
@@ -109,9 +109,9 @@ class ContrastInput:
         entry
             Further values for the entry in `.uns`.
         loadings
-            Loadings, (n_features, n_comps). By default, the components.
+            Loadings, (n_features, n_comps). By default, `model.components_.T`.
         linear
-            Whether `(x - mean) @ model.projection_` are the scores of cells.
+            Whether the scores of a cell x are `(x - mean) @ model.projection_`.
         **vectors
             Further values for each feature, (n_features,).
         """
@@ -157,9 +157,8 @@ def contrast_input(
 ) -> ContrastInput:
     """Read the selected cells and genes, and check them.
 
-    Data in memory must not contain NaN, unless `missing` is True and the matrix can hold missing
-    values. Unless `counts` is True, the function warns if the values do not look like logarithms of
-    counts.
+    Data in memory must not contain NaN, unless `missing` is True and the matrix is dense. Unless
+    `counts` is True, the function warns if the values do not look like logarithms of counts.
     """
     matrix, features, params = read_matrix(
         adata, layer=layer, mask_var=mask_var, n_comps=n_comps, obsm=obsm, missing=missing
@@ -205,9 +204,9 @@ def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selectio
 
     If all cells of a donor are on the same side, centring removes the effect in its cells. The
     function warns if this is so for some donors, and raises ValueError if it is so for all donors.
-    It checks nothing if the background cells are not in the foreground. Each set is then centred by
-    its own mean, so the difference between the sets does not enter the contrast, and each set may
-    have its own donors.
+    It checks nothing if no background cell is in the foreground. Each set is then centred by its
+    own mean anyway, so the contrast does not contain the difference between the sets, and the two
+    sets may have different donors.
     """
     front, back = selection.foreground & ~selection.background, selection.background
     if not front.any() or not (selection.foreground & back).any():
@@ -324,7 +323,7 @@ def embedding(adata: AnnData, obsm: str, *, owner: str = "adata", missing: bool 
     if not rows.in_memory:
         raise TypeError(
             f"{rows.name} is {type(adata.obsm[obsm]).__name__} of shape {rows.shape}; "
-            "expected a table in memory, a row for each cell."
+            "expected a table in memory with a row for each cell."
         )
     return rows.replace(names=None)
 

@@ -64,7 +64,7 @@ def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
 
 
 def fault(rows: Rows) -> str | None:
-    """Return a message if the first cells hold counts, scaled values, or no logarithms."""
+    """Return a message if the values of the first cells are not log-normalised; otherwise None."""
     values = first_values(rows)
     if found := _counts_fault(values):
         return found
@@ -117,7 +117,8 @@ def _counts_fault(values: NDArray[Any]) -> str | None:
 def _is_standardised(rows: Rows, values: NDArray[Any]) -> bool:
     """Return whether genes have mean 0 and variance 1, as after `sc.pp.scale`.
 
-    The median over the first genes decides, because capped values change the variance of some.
+    The median over the first genes decides, because capping the scaled values changes the variance
+    of some genes.
     """
     if not values.size or values.min() >= 0:
         return False

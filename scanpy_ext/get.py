@@ -55,7 +55,8 @@ def contrasts(adata: AnnData, *, key: str = "contrasts") -> pd.DataFrame:
         The one-sided p-value over donors, and the p-value after adjustment for the number of levels
         (Benjamini-Hochberg). Both are NaN without donors.
     `top_genes`
-        The ten genes with the largest loadings, each with its stability in parentheses.
+        The ten genes with the largest loadings, each with its stability in parentheses. The
+        stability is described in `scanpy_ext.tl.contrasts`.
     `left_out`
         Donors that were left out, because they have fewer than ten cells to compare.
     `reason`
@@ -75,7 +76,7 @@ def contrasts(adata: AnnData, *, key: str = "contrasts") -> pd.DataFrame:
     >>> adata.obs["cell_type"] = ["B"] * 70 + ["T"] * 10
     >>> cx.tl.contrasts(adata, groupby="condition", reference="ctrl", by="cell_type")
     >>> cx.get.contrasts(adata).loc["T", "reason"]
-    'fewer than 10 cells on a side'
+    'fewer than 10 cells of the condition or of the reference'
     """
     return pd.DataFrame(stored_result(adata, key, "tl.contrasts", "table")["table"]).copy()
 

@@ -1,4 +1,4 @@
-"""Preprocessing: check the design, choose genes, and find positive pairs of cells."""
+"""Preprocessing: check the choice of cells, choose genes, and find positive pairs of cells."""
 
 from __future__ import annotations
 
@@ -145,9 +145,10 @@ def match_pairs(
     A cell is destroyed when it is measured, so no cell is seen under both conditions. Pairs of
     similar cells replace the missing measurements. First, genes are scaled to unit variance, and
     values are capped 10 standard deviations above the mean. Then the mean of each donor and
-    condition is subtracted, and all cells are projected on the components of one PCA. Two cells of
-    the same donor are paired if they are mutual nearest neighbours there. Cell types are not used
-    for pairing. `scanpy_ext.tl.pca_pp` and `scanpy_ext.tl.pca_plus` are fitted to the pairs.
+    condition is subtracted, and all cells are projected on the components of one PCA. A stimulated
+    and a control cell of the same donor are paired if they are mutual nearest neighbours in this
+    projection. Cell types are not used for pairing. `scanpy_ext.tl.pca_pp` and
+    `scanpy_ext.tl.pca_plus` are fitted to the pairs.
 
     Parameters
     ----------
@@ -194,11 +195,11 @@ def match_pairs(
     `.uns['pairs' | key_added]['n_effective']` : `float`
         Effective number of pairs (Kish's formula), since a cell can be in several pairs.
     `.uns['pairs' | key_added]['coverage_stimulated' | 'coverage_control']` : `float`
-        Fraction of the cells that are in a pair.
+        Fraction of the stimulated cells, or of the control cells, that are in a pair.
     `.uns['pairs' | key_added]['same_cell_type']` : `float`
         With `cell_type`: fraction of the pairs that join cells of the same type.
     `.uns['pairs' | key_added]['median_distance']` : `float`
-        Median distance of the pairs.
+        Median of the distances between the two cells of a pair.
     `.uns['pairs' | key_added]['n_without_donor']` : `int`
         Number of cells with a condition but no donor.
     `.uns['pairs' | key_added]['donors']` : `DataFrame`

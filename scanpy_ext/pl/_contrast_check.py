@@ -1,4 +1,4 @@
-"""Plot the numbers of cells of a contrast, and its ratio beside the ratios between donors."""
+"""Plot the cells of a contrast by donor and type, and its ratio beside ratios between donors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def contrast_check(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot the numbers of cells of a contrast, and its ratio beside the ratios between donors.
+    """Plot the cells of a contrast by donor and type, and its ratio beside ratios between donors.
 
     The left panel shows the composition of foreground and background, by donor and cell type.
     Check it first, because a cell type that the background lacks looks like an effect. Each entry
@@ -37,8 +37,9 @@ def contrast_check(
     background cells. In a table of more than 30 entries, the numbers are written only where one of
     them is 0.
 
-    The right panel shows the cross-fitted ratio (red). It should exceed the grey ratios, in which
-    the controls of one donor are compared with the controls of another.
+    The right panel shows the cross-fitted ratio of `scanpy_ext.pp.contrast_check` (red), divided by
+    its baseline, the ratio of the total variances. It should exceed the grey ratios, in which the
+    controls of one donor are compared with the controls of another.
 
     Parameters
     ----------

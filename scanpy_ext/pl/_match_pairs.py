@@ -34,7 +34,7 @@ def match_pairs(
     adata
         Annotated data matrix on which `scanpy_ext.pp.match_pairs` was run.
     key
-        Name of the result in `.uns`: the name of the function, or the given `key_added`.
+        Name of the result in `.uns`: `pairs`, or the given `key_added`.
     {FIGURE}
 
     Returns

@@ -26,7 +26,8 @@ def significance(
     The left panel shows the statistic of each component, and the 95% quantile of the statistics of
     relabelled data. The p-values are written below the components. They are marked as exploratory
     if cells were permuted instead of donors. The right panel shows how well each component is
-    recovered when donors are drawn with replacement.
+    recovered when donors are drawn with replacement: by the resampled component that matches it
+    ("same component"), and by all resampled components together ("same subspace").
 
     Parameters
     ----------

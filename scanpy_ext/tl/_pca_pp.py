@@ -41,9 +41,10 @@ def pca_pp(
 
     PCA++ removes the difference between conditions. Its directions maximise the alignment of the
     pairs under the constraint that the scores are uncorrelated with unit variance. They solve
-    `S+ v = lambda S v`, where S is the covariance of the paired cells and S+ the cross-moment of
-    the pairs [1]_. Scores are then weighted by lambda, so that directions on which the partners
-    disagree have little weight. All cells of `adata` are embedded, even cells without a pair.
+    `S+ v = lambda S v`, where S is the covariance of the paired cells, and S+ is the symmetrised
+    covariance between the two cells of a pair [1]_. Scores are then weighted by lambda, so that
+    directions on which the partners disagree have little weight. All cells of `adata` are embedded,
+    even cells without a pair.
 
     Parameters
     ----------
@@ -184,8 +185,9 @@ def pca_plus(
     """PCA+: PCA of the variation that cells share with partners under the other condition.
 
     PCA+ removes the difference between conditions if it is not strong. For strong differences, use
-    `scanpy_ext.tl.pca_pp`. The components are the leading eigenvectors of the pairs' cross-moment
-    `S+` [1]_. All cells of `adata` are embedded, even cells without a pair.
+    `scanpy_ext.tl.pca_pp`. The components are the leading eigenvectors of the symmetrised
+    covariance between the two cells of a pair [1]_. All cells of `adata` are embedded, even cells
+    without a pair.
 
     Parameters
     ----------
@@ -319,7 +321,7 @@ def _fitted(
         matrix = load_into_memory(matrix)
         results.append(_pairs.find(adata, matrix, groupby, reference, donor, key, params))
         pairs = results[0].slots["obsp"][key]
-    stimulated, control = pairs.nonzero()  # in the order of the rows
+    stimulated, control = pairs.nonzero()
     n_effective = effective_n_pairs(stimulated, control)
     if scale:
         values, cap, factors = scaled_features(matrix)

@@ -89,7 +89,7 @@ def project(
     fitted = _stored.restore(adata_fitted, key, "adata_fitted")
     keys = fitted.keys if key_added is None else _keys.new_keys(key, key_added)
     _write.check_free(adata_new, copy, "project", {"obsm": [keys.obsm]})
-    used = np.flatnonzero(fitted.filters.any(axis=1))  # the other genes have no part in scores
+    used = np.flatnonzero(fitted.filters.any(axis=1))  # other genes do not affect the scores
     linear = LinearMap(mean=fitted.vector("mean")[used], projection=fitted.filters[used])
     if fitted.genes is None:
         obsm = str(fitted.params["obsm"])

@@ -20,11 +20,11 @@ from .._arguments import listed, storable
 from .._docs import documented
 from .._select import Default, Levels, Mask
 
-_FEWEST = 10  # smallest number of cells on each side
-# Number of genes in the table. The stability of a gene is the share of the resampled directions in
-# which the gene is among this many genes.
+_FEWEST = 10  # smallest number of cells of the condition, and of the reference
+# Number of top genes in the table. The stability of a gene is the share of the resampled directions
+# in which the gene is among this many top genes.
 _N_TOP = 10
-_LEVEL = 0.05  # adjusted p-value at which a level counts as responding when the table is sorted
+_LEVEL = 0.05  # levels with an adjusted p-value of at most this may come first in the table
 # A row of the table for a level that is not compared.
 _ROW: dict[str, Any] = {
     **dict.fromkeys(["n_foreground", "n_background"], 0),
@@ -61,10 +61,10 @@ def contrasts(
     """Find which levels of a column, such as cell types or guides, respond to a condition.
 
     For each level, the cells of the condition are compared with the reference cells of that level,
-    along the direction that separates the two sets best [1]_. Directions show the difference
-    between the conditions; no variation is removed. All reported figures are measured on donors
-    that had no part in choosing the direction, so that levels of few cells do not come first by
-    chance.
+    along the direction that separates the two sets best [1]_. The directions keep the difference
+    between conditions. Ratios, intervals and p-values are measured on donors (or cells, if there
+    are no donors) that had no part in choosing the direction. Levels of few cells therefore do not
+    come first by chance.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def contrasts(
             row[f"n_{side}"] = int(cells.sum())
             row[f"n_{side}_donors"] = len({*donors[cells]} - {None})
         if min(row["n_foreground"], row["n_background"]) < _FEWEST:
-            row["reason"] = f"fewer than {_FEWEST} cells on a side"
+            row["reason"] = f"fewer than {_FEWEST} cells of the condition or of the reference"
             continue
         own = {} if donor is None else {"units": donors[x], "background_units": donors[y]}
         try:
@@ -233,12 +233,12 @@ def response(
 ) -> AnnData | None:
     """Find which cells responded to a condition, and estimate the share of responders.
 
-    In a CRISPR or drug experiment, some cells escape the treatment. The scores show the difference
-    of a cell from the reference cells. For each condition, the cells are scored along the direction
-    that separates them best from the reference cells [1]_. The cell that is scored has no part in
-    choosing the direction. The scores are modelled as a mixture of two distributions: that of the
-    reference cells, which by definition did not respond, and the same distribution shifted by the
-    response [2]_.
+    In a CRISPR or drug experiment, some cells escape the treatment. For each condition, the cells
+    are scored along the direction that separates them best from the reference cells [1]_. The cell
+    that is scored has no part in choosing the direction. The scores keep the difference between
+    conditions. They are modelled as a mixture of two distributions: the distribution of the scores
+    of reference cells, which by definition did not respond, and the same distribution shifted by
+    the response [2]_.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def response(
         The conditions to test, each on its own. By default all levels but the reference.
     donor
         Column of `adata.obs` with the donor, guide or replicate. The share of responders is also
-        estimated for each of its levels.
+        estimated for each donor, guide or replicate.
     within
         Column of `adata.obs` with the donor or batch within which cells are compared. The mean of
         the reference cells of a donor or batch is subtracted from all of its cells, so every donor

@@ -48,13 +48,14 @@ def significance(
     """Test the components of a contrast by permuting donors, and measure their stability.
 
     cPCA, cPCA* and PCPCA keep and sharpen the difference between conditions, whether or not other
-    donors would show it too. This function tests whether they would. The p-value of a component
-    compares its statistic with the statistics after donors have changed sides. For each such
-    relabelling, both sets are formed again with the same weight for every donor, the components
-    before the tested one are removed, and the contrast strength is chosen again. The statistic of
-    the relabelling is computed from the leading component (`contrast_core.condition_test`). The
-    stability of a component says how little it changes when donors are drawn with replacement.
-    `scanpy_ext.pl.significance` plots both. The cells are not embedded.
+    donors would show it too. This function tests whether other donors would. The p-value of a
+    component compares its statistic with the statistics after donors have been relabelled, which
+    means that they have moved from one set to the other. For each such relabelling, both sets are
+    formed again with the same weight for every donor, the components before the tested one are
+    removed, and the contrast strength is chosen again. The statistic of the relabelling is computed
+    from the leading component (`contrast_core.condition_test`). The stability of a component says
+    how little it changes when donors are drawn with replacement. `scanpy_ext.pl.significance` plots
+    both. The cells are not embedded.
 
     With `donor=None`, single cells are permuted and drawn instead. Since cells of one donor are not
     independent, the p-values are then far too small. They are marked as exploratory everywhere.
@@ -90,12 +91,14 @@ def significance(
 
     `.uns['significance' | key_added]['components']` : `DataFrame`
         A row for each component. `p_value` is named `exploratory_p_value` without donors.
-        `strength` is the contrast strength at which the component was found. The `statistic` is the
-        strength, times the ratio of the total background variance to the total foreground variance.
-        If the strength was given, the statistic is the eigenvalue instead. `null_median` and
-        `null_95` are the median and the 95% quantile of the statistics after relabelling.
-        `stability` is the mean squared cosine between the component and the resampled component,
-        and `retention` is the share of the component that lies in the resampled subspace.
+        `strength` is the contrast strength at which the component was found. For cPCA and cPCA*
+        with an automatic strength, the `statistic` is the largest ratio of foreground to background
+        variance, divided by the ratio of the total variances (see
+        `contrast_core.permutation_test`). For PCPCA, or if the strength was given, the `statistic`
+        is the eigenvalue of the component. `null_median` and `null_95` are the median and the 95%
+        quantile of the statistics after relabelling. `stability` is the mean squared cosine between
+        the component and the resampled component, and `retention` is the share of the component
+        that lies in the resampled subspace.
     `.uns['significance' | key_added]['unit']` : `str`
         The unit that was permuted and drawn: `donor` or `cell`.
     `.uns['significance' | key_added]['exploratory']` : `bool`
@@ -126,13 +129,14 @@ def significance(
     relabelling exchanges its two parts. Other donors exchange labels among themselves. At least 20
     relabellings are needed for a p-value of 0.05, and designs with fewer are refused. There are
     enough relabellings for 3 donors against 3, for 1 against 19, or for 5 donors with cells in both
-    sets. Donors with cells in one set only are also refused if all donors of the other set have
-    cells in both, because they could never change sides.
+    sets. A design is also refused if one set has donors with cells in this set only, but the other
+    set does not: no donor could then exchange labels with these donors.
 
-    Donors with different numbers of cells would differ for this reason alone. Cells are therefore
-    drawn at random. A donor with cells in both sets keeps the same number in each set, which is the
-    size of its smaller part. Any other donor keeps at most m cells. For each set, the median number
-    of cells per donor is computed, and m is the smaller of the two medians.
+    The number of cells of a donor affects its statistics, even without any other difference. Cells
+    are therefore drawn at random to make the numbers similar. A donor with cells in both sets keeps
+    the same number in each set, which is the size of its smaller part. Any other donor keeps at
+    most m cells. For each set, the median number of cells per donor is computed, and m is the
+    smaller of the two medians.
 
     The test asks whether the condition has an effect beyond the differences between donors. If the
     background's cells are in the foreground, this effect is mostly the shift between the
