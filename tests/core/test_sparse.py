@@ -1,4 +1,4 @@
-"""Tests of products of sparse rows; well-filled columns are treated as dense."""
+"""Tests of moments of sparse rows, whose well-filled columns are treated as dense."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_moments_of_sparse_rows_agree_with_dense_rows(kind: Any, dtype: Any) -> 
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_a_feature_of_one_small_group_keeps_its_digits(
+def test_the_variance_within_one_small_group_is_precise(
     compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Use a feature with a large mean that is stored in all rows of a group, and nowhere else."""

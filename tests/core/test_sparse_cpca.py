@@ -18,10 +18,12 @@ from tests.core.test_contract import planted
 
 
 def selected(fitted: Any) -> set[int]:
+    """Return the features that have a nonzero loading."""
     return set(np.flatnonzero((fitted.components_ != 0).any(axis=0)).tolist())
 
 
-def positive_root(X: Any, Y: Any, alpha: float) -> tuple[Any, Any]:
+def positive_eigenpairs(X: Any, Y: Any, alpha: float) -> tuple[Any, Any]:
+    """Return the positive eigenvalues of the contrast, descending, and eigenvectors as rows."""
     contrast = np.cov(X.T, bias=True) - alpha * np.cov(Y.T, bias=True)
     values, vectors = np.linalg.eigh(contrast)
     positive = values > 1e-10
@@ -45,9 +47,12 @@ def test_a_cross_validated_penalty_keeps_the_true_features_and_few_others() -> N
 @pytest.mark.parametrize("ridge", [1e-3, 1.0])
 @pytest.mark.parametrize("penalty", [0.1, 0.3])
 def test_every_component_is_an_elastic_net_solution(ridge: float, penalty: float) -> None:
-    """Repeat the alternation with scikit-learn from the same start, and the ridge as extra rows."""
+    """Repeat the alternation of Zou et al. 2006, with the elastic net of scikit-learn.
+
+    The start is the same. The ridge penalty is written as extra rows of the regression.
+    """
     X, Y = planted()
-    values, vectors = positive_root(X, Y, 0.5)
+    values, vectors = positive_eigenpairs(X, Y, 0.5)
     gram = (vectors.T * values) @ vectors
     found = sparse_components(values, vectors, 3, ridge=ridge, penalty=penalty)
     assert found.converged
@@ -93,12 +98,12 @@ def test_selecting_a_number_of_features_agrees_with_least_angle_regression(copie
                 np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
-def test_just_below_the_penalty_of_a_number_of_features_one_more_feature_enters() -> None:
+def test_a_slightly_smaller_penalty_selects_one_more_feature() -> None:
     for seed in range(6):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(40, 12)) * rng.uniform(0.5, 2, 12)
         X[:, 1] -= 0.7 * X[:, 0]
-        values, rows = positive_root(X, X, 0.0)
+        values, rows = positive_eigenpairs(X, X, 0.0)
         for count in (2, 4, 7):
             found = sparse_components(values, rows, 1, ridge=0.1, penalty=0.0, count=count)
             penalty = (1 - 1e-5) * float(found.penalties[0])
@@ -115,7 +120,7 @@ def test_without_a_penalty_the_components_are_those_of_cpca() -> None:
         np.testing.assert_allclose(sparse.components_, dense, atol=1e-10)
 
 
-def test_the_path_goes_from_dense_to_one_feature() -> None:
+def test_the_path_goes_from_all_features_to_one() -> None:
     X, Y = planted()
     fitted = SparseCPCA(2, alpha=0.5).fit(X, background=Y)
     path = fitted.sparsity_path()
@@ -147,7 +152,7 @@ def test_wide_data_are_solved_in_the_span_of_the_rows(sparsity: Any) -> None:
     np.testing.assert_allclose(wide.transform(Y).var(axis=0), wide.background_variance_)
 
 
-def test_the_contrast_of_a_fold_is_that_of_orthonormal_components() -> None:
+def test_the_contrast_of_a_fold_is_measured_along_orthonormalised_components() -> None:
     X, Y = planted()
     choice = cross_validated_penalty(
         SparseCPCA(2), X, background=Y, penalties=[0.2, 0.5], n_folds=3, random_state=0
@@ -165,7 +170,7 @@ def test_the_contrast_of_a_fold_is_that_of_orthonormal_components() -> None:
         np.testing.assert_allclose(choice.contrasts[fold, penalty], x - alpha * y, rtol=1e-6)
 
 
-def test_ties_choose_the_sparsest_penalty_and_shared_donors_stay_in_one_fold() -> None:
+def test_tied_penalties_give_the_sparsest_fit_and_shared_donors_stay_in_one_fold() -> None:
     X, Y = planted()
     one_feature = X[:, :1], Y[:, :1]
     estimator = SparseCPCA(1, alpha=0.1)

@@ -15,8 +15,8 @@ from tests.core.test_contract import planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
-# The path solver is accurate to 1e-8 in general. Here the eigenvalue gaps are near 1, so its errors
-# are only rounding errors.
+# Tolerance of a comparison. In general the path solver is accurate to 1e-8. Here the eigenvalue
+# gaps are near 1, so its errors are only rounding errors.
 SAME = 1e-9
 
 
@@ -81,7 +81,9 @@ def test_a_path_accepts_every_value_of_the_strength_parameter(case: StrengthCase
         assert [one.strength_ for one in found] == [float(strength) for strength in strengths]
 
 
-def test_the_default_path_covers_the_range(case: StrengthCase) -> None:
+def test_the_default_path_begins_at_zero_and_passes_the_automatic_strength(
+    case: StrengthCase,
+) -> None:
     fitted = fit(case)
     path = fitted.path()
     strengths = [one.strength_ for one in path]
@@ -108,7 +110,7 @@ def test_fits_at_other_strengths_keep_moments_names_and_number_of_components(
 
 
 @pytest.mark.filterwarnings("error")
-def test_only_a_single_strength_warns_of_negative_contrast() -> None:
+def test_negative_contrast_causes_a_warning_of_at_but_not_of_path() -> None:
     X, Y = planted()
     fitted = CPCA(6, alpha=0.0).fit(X, background=Y)
     assert len(fitted.path([0.0, 50.0])) == 2

@@ -1,6 +1,7 @@
 """Tests of rows in torch tensors and of moments on a device, against results from arrays.
 
-All tests but the last ones run on torch's CPU device, with the code that CUDA also uses.
+All tests but the last one run on torch's CPU device, with the code that CUDA also uses. If there is
+a CUDA device, most of them also run there.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ WIDTH = {torch.float64: np.float64, torch.float32: np.float32}
 
 @pytest.fixture
 def pair() -> tuple[Any, Any]:
+    """Return a foreground and a background; four features vary more in the foreground."""
     rng = np.random.default_rng(0)
     mixing, mean = rng.normal(size=(12, 12)), rng.normal(size=12) * 10
     X = rng.normal(size=(700, 12)) @ mixing + mean
@@ -79,8 +81,10 @@ def test_moments_of_host_rows_are_computed_on_a_device(pair: Any, device: str, d
 
 @on_each_device
 @pytest.mark.parametrize("precision", ["double", "single"])
-def test_the_scatter_is_summed_in_panels(pair: Any, device: str, precision: Any) -> None:
-    """Use several panels of the scatter matrix, and a mean far from zero."""
+def test_a_scatter_matrix_that_is_summed_in_panels_is_precise(
+    pair: Any, device: str, precision: Any
+) -> None:
+    """Use a scatter matrix (sums of products) of several panels, and a mean far from zero."""
     rows = pair[0] + 2.0**14
     expected = SecondMoments.from_data(rows).covariance
     sums = DeviceAccumulator("X", device, precision, elements=64 * 12)
@@ -94,7 +98,7 @@ def test_the_scatter_is_summed_in_panels(pair: Any, device: str, precision: Any)
 @on_each_device
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("make", [lambda: CPCA(2), lambda: CPCAStar(2), lambda: PCPCA(2)])
-def test_estimators_agree_with_arrays(
+def test_estimators_give_the_same_results_for_tensors_and_arrays(
     pair: Any, make: Callable[[], Any], dtype: Any, device: str
 ) -> None:
     arrays = [rows.astype(WIDTH[dtype]) for rows in pair]
@@ -158,7 +162,9 @@ def test_groups_and_weights_of_tensors_agree_with_arrays(
 
 @on_each_device
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_values_that_are_not_finite_are_named(pair: Any, value: float, device: str) -> None:
+def test_errors_about_nan_and_inf_name_the_data_and_the_feature(
+    pair: Any, value: float, device: str
+) -> None:
     X, Y = pair[0].copy(), torch.as_tensor(pair[1], device=device)
     X[450, 2] = value
     rows, model = torch.as_tensor(X, device=device), CPCA(2).fit(Y, background=Y)
@@ -190,7 +196,7 @@ def test_values_that_are_not_finite_are_named(pair: Any, value: float, device: s
         (lambda X: X[0], lambda Y: Y, ValueError, r"X has shape \(12,\); two dimensions"),
     ],
 )
-def test_tensors_that_do_not_fit_are_refused(
+def test_tensors_of_wrong_shape_device_or_partner_are_refused(
     pair: Any, foreground: Any, background: Any, error: type[Exception], message: str
 ) -> None:
     X, Y = (torch.as_tensor(rows) for rows in pair)

@@ -1,4 +1,8 @@
-"""Tests of the automatic contrast from one search space, against Newton's method with LAPACK."""
+"""Tests of the search for the automatic contrast, against Newton's method with LAPACK.
+
+The automatic contrast is the largest ratio of foreground variance to background variance that k
+orthonormal components reach. A ridge is added to the background variance.
+"""
 
 from __future__ import annotations
 
@@ -99,14 +103,15 @@ def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.Monke
     found = proved_components((x, y), 2, 2000, ridge=0.025)
     assert found.alpha == pytest.approx(alpha, rel=1e-10)
     assert (found.pairs is None) == (gap < 1e-12)
-    moments = [SecondMoments(9, np.zeros(D), part) for part in (x, y)]  # these have the same ridge
+    moments = [SecondMoments(9, np.zeros(D), part) for part in (x, y)]  # their ridge is the same
     again, solution = automatic_contrast(*moments, 2, plan_in("dense", EAGER))
     assert again == pytest.approx(alpha, rel=1e-10)
     assert solution.solver == ("eigh" if gap < 1e-12 else "search")
     if found.pairs is not None:
         assert subspace_error(found.pairs.vectors.T, basis[:, :2].T) < 1e-7
     assert proved_components((x, y), 1, 2000, ridge=0.025).pairs is not None
-    # This lowers the tested bound below the next eigenvalue, so that the proof fails.
+    # A result is proved by a bound on the next eigenvalue. The bound that is tried here lies below
+    # that eigenvalue, so the proof fails.
     monkeypatch.setattr(_proof, "AIMS", (-1.0,))
     assert proved_components((x, y), 1, 2000, ridge=0.025).pairs is None
 
@@ -114,7 +119,9 @@ def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
 @pytest.mark.parametrize("form", ["dense", "span", "products"])
 @pytest.mark.parametrize("k", [1, 3])
-def test_the_search_and_the_exact_steps_agree(form: Any, k: int, scale: float) -> None:
+def test_the_search_agrees_with_newtons_method_for_every_form_of_moments(
+    form: Any, k: int, scale: float
+) -> None:
     """Use constant features, equal features, and scales at which squared variances overflow."""
     rng = np.random.default_rng(0)
     n, d = (40, 90) if form == "span" else (300, 60)
@@ -147,7 +154,7 @@ def test_a_leading_direction_of_features_with_small_variances_is_found(seed: int
     assert found.alpha == pytest.approx((5.05 + 5.0) / (2 + 2 * 0.25), rel=1e-10)
 
 
-def test_rounding_errors_of_a_clear_direction_do_not_delay_nearly_tied_ones() -> None:
+def test_rounding_errors_along_a_strong_direction_do_not_delay_weak_nearly_tied_ones() -> None:
     # The spectrum is like that of data with cell types: one eigenvalue is far above the next two,
     # which are close together. `sums` simulates the rounding error of sums over many rows.
     rng = np.random.default_rng(0)
@@ -185,6 +192,6 @@ def test_tall_sparse_rows_are_searched_by_products() -> None:
     with pytest.raises(NotConvergedError, match="the search for the contrast of 2 components"):
         none = replace(LIMITS, columns_each=0)
         automatic_contrast(*moments, 2, plan_in("products", none, automatic=True))
-    # Without a fallback, the search continues contrast by contrast.
+    # If the search fails and there is no fallback, Newton's method solves one contrast per step.
     alone = make_plan(ProblemSize(1, 1, 2, form="products"), replace(LIMITS, products=1))
     assert automatic_contrast(*moments, 2, alone)[0] == pytest.approx(found, rel=1e-10)

@@ -1,4 +1,4 @@
-"""Tests of the noise level, the truncation and the detectability for given spectra."""
+"""Tests of rules for PCA++: the noise level, the truncation, and which signals are detectable."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def sample(n: int, d: int, spikes: Any = (), *, sd: float = 1.0, seed: int = 0) 
 
 
 def bulk_of(moments: SecondMoments, n: float | None = None) -> Any:
+    """Return the result of `noise_bulk` for the spectrum of these moments."""
     values = np.linalg.eigvalsh(moments.covariance)[::-1]
     return noise_bulk(values, moments.n_features, n or moments.n_samples)
 
@@ -70,9 +71,9 @@ def test_noise_level_and_rank_are_found_beside_spikes(d: int, n_spikes: int) -> 
 
 
 def test_pure_noise_rarely_exceeds_the_edge() -> None:
-    """Check the edge, which is the 99% point of the largest noise eigenvalue.
+    """Check the edge of the noise, which is the 99% quantile of its largest eigenvalue.
 
-    In 60 samples, 0.6 are expected to exceed it.
+    Of 60 samples, 0.6 are expected to exceed it.
     """
     found = [bulk_of(sample(200, d, seed=i)).n_above for i in range(20) for d in (40, 150, 300)]
     assert sum(count > 0 for count in found) <= 3
@@ -80,7 +81,7 @@ def test_pure_noise_rarely_exceeds_the_edge() -> None:
 
 
 def test_units_strong_spikes_and_collinear_features_do_not_change_the_noise_level() -> None:
-    """Use other units, strong spikes, and 40 features that are repeated three times.
+    """Use other units of measurement, strong spikes, and 40 features that are repeated three times.
 
     The repeated noise has 40 dimensions and three times the variance.
     """
@@ -176,7 +177,7 @@ def test_a_signal_must_beat_both_the_noise_and_chance() -> None:
     np.testing.assert_array_equal(found, [True, False])
 
 
-def test_the_effective_number_of_rows_is_that_of_kish() -> None:
+def test_the_effective_number_of_pairs_follows_kishs_formula() -> None:
     assert effective_n_pairs(np.arange(20), np.arange(20)) == 20
     # If all rows are repeated equally often, the number of distinct rows is returned.
     assert effective_n_pairs(np.repeat(np.arange(5), 4)) == 5

@@ -113,7 +113,7 @@ def test_results_agree_with_the_covariance_in_feature_space(solver: Any, kind: s
 
 
 @pytest.mark.parametrize("alpha", ["auto", "denoise", np.inf])
-def test_every_contrast_is_available(alpha: Any) -> None:
+def test_automatic_denoising_and_infinite_contrasts_can_be_fitted_to_wide_data(alpha: Any) -> None:
     x, y = wide_data()
     wide = CPCA(alpha=alpha).fit(x, background=y)
     dense = CPCA(alpha=alpha, solver="eigh").fit(x, background=y)
@@ -151,7 +151,7 @@ def test_other_methods_in_the_span_agree_with_feature_space(sparse: bool) -> Non
                 )
 
 
-def test_directions_without_variance_come_after_negative_ones() -> None:
+def test_directions_without_variance_come_after_those_with_negative_contrast() -> None:
     """Use foreground rows in the span of the background rows.
 
     With the strength 50, all eigenvalues are then negative.

@@ -106,7 +106,9 @@ def assert_agrees(found: PCAPlusPlus, wanted: PCAPlusPlus) -> None:
         )
 
 
-def test_the_shape_decides_the_form(shape: tuple[int, int], planned: Any) -> None:
+def test_the_shape_of_the_data_decides_the_form_of_the_moments(
+    shape: tuple[int, int], planned: Any
+) -> None:
     assert planned(*pairs(shape)).plan.form == ("span" if shape == WIDE else "products")
     for n, form in ((45, "dense"), (44, "span")):
         X, positive = pairs((n, 90), n_loaded=90)

@@ -38,15 +38,20 @@ class Dock:
 
     @property
     def is_idle(self):
+        """Whether a run can be started."""
         return self.widget.run.enabled and not self.widget.cancel.enabled
 
     @property
     def is_quiet(self):
+        """Whether no job is running, not even a cancelled job or the check of a result."""
         runner = self.widget._runner
         return runner.is_quiet and runner.current is None
 
     def choose(self, image, background=None, **others):
-        """Choose an image and its background, which is a layer, "Frames" or None."""
+        """Choose an image and its background, which is a layer, "Frames" or None.
+
+        The other arguments are values of further controls of the dock.
+        """
         self.choices.image.value = self.viewer.layers[image]
         if background in self.names:
             layer = self.viewer.layers[background]
@@ -64,10 +69,12 @@ class Dock:
         self.wait()
 
     def wait(self):
+        """Wait until the run has ended; the result may not have been checked yet."""
         self.qtbot.waitUntil(lambda: self.is_idle, timeout=120_000)
         assert self.widget.progress.native.isHidden()
 
     def wait_for_all(self):
+        """Wait until the run has ended and its result has been checked."""
         self.qtbot.waitUntil(lambda: self.is_idle and self.is_quiet, timeout=120_000)
 
     def answer(self, monkeypatch, *paths):

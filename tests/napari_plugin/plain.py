@@ -38,7 +38,7 @@ def marked(n, *background):
 def make_film():
     """Return frames of 6 x 5 pixels that show a blinking square, and frames without it.
 
-    One pattern varies in both.
+    A pattern whose strength varies from frame to frame is in both.
     """
     rng = np.random.default_rng(0)
     common = rng.normal(size=(1, 6, 5))

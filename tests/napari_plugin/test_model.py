@@ -157,7 +157,7 @@ def test_evenly_spaced_frames_are_plotted_if_there_are_many(n):
 
 
 @pytest.mark.parametrize("absorbed", [False, True])
-def test_large_frames_are_compared_with_a_library(absorbed):
+def test_large_frames_are_compared_with_a_library_of_background_frames(absorbed):
     rng = np.random.default_rng(0)
     patterns = rng.random((3, 60, 50))
     frames, empty = (np.einsum("nk,khw->nhw", 1 + rng.random((n, 3)), patterns) for n in (9, 30))
@@ -245,7 +245,7 @@ def test_the_automatic_method_gives_the_result_of_the_core(fringes, film):
     np.testing.assert_allclose(points, scores[:, :2], atol=1e-4)
 
 
-def test_strips_along_lines_take_the_background_as_the_core_does():
+def test_strips_along_lines_give_the_result_of_the_core():
     rng = np.random.default_rng(0)
     image = 2 * rng.normal(size=(160, 1)) + 0.2 * rng.normal(size=(160, 160))
     image[100:120, 100:120] += 4
@@ -317,7 +317,7 @@ def test_a_process_ends_when_it_is_cancelled():
 
 
 @pytest.mark.slow
-def test_frames_too_large_for_a_covariance_are_projected_in_their_span():
+def test_frames_too_large_for_a_covariance_give_the_result_of_the_core():
     rng = np.random.default_rng(0)
     stack = rng.integers(0, 200, size=(30, 80, 70)).astype(np.uint8)
     stack[:12, 10:20, 10:20] //= 4

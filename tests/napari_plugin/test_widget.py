@@ -55,7 +55,7 @@ def test_the_sample_and_a_box_give_cells_without_fringes(viewer, dock, notified)
     assert notified() == []
 
 
-def test_a_box_over_cells_and_a_small_box_cause_a_verdict(viewer, dock):
+def test_a_box_over_cells_and_a_small_box_are_doubted_before_a_run(viewer, dock):
     viewer.open_sample("contrast-suite", "cells-behind-fringes")
     for corners, level in (
         (((200, 200), (320, 320)), "doubtful"),
@@ -67,7 +67,7 @@ def test_a_box_over_cells_and_a_small_box_cause_a_verdict(viewer, dock):
         viewer.layers.remove(dock.choices.area.value)
 
 
-def test_the_sample_of_digits_is_ready_to_run_and_there_is_one_dock(viewer, dock):
+def test_the_sample_of_digits_is_ready_to_run_and_no_second_dock_opens(viewer, dock):
     viewer.open_sample("contrast-suite", "digits-on-photographs")
     assert dock.choices.image.value == viewer.layers["digits on photographs"]
     assert dock.choices.other.value == viewer.layers["photographs"]
@@ -100,7 +100,7 @@ def test_the_first_image_stays_chosen_and_choices_follow_the_layers(viewer, dock
     assert choices.axis.choices == (-1,)  # 65 frames are not channels with a tick box each
 
 
-def test_a_dock_opened_beside_two_films_runs_the_automatic_method(viewer, film, qtbot, notified):
+def test_a_dock_opened_after_two_films_runs_the_automatic_method(viewer, film, qtbot, notified):
     for name, stack in zip(("cells", "empty"), film, strict=True):
         viewer.add_image(stack, name=name)
     ready = Dock(viewer, qtbot)
