@@ -118,7 +118,10 @@ def _fringes(height: int, width: int, rng: np.random.Generator) -> NDArray[np.fl
 
 
 def _smooth(height: int, width: int, rng: np.random.Generator, over: float) -> NDArray[np.float64]:
-    """Return smooth random numbers of standard deviation 1."""
+    """Return a smooth random field (height, width) of standard deviation 1.
+
+    White noise is smoothed by a Gaussian filter with a standard deviation of `over` pixels.
+    """
     frequencies = np.fft.fftfreq(height)[:, None] ** 2 + np.fft.rfftfreq(width) ** 2
     spectrum = np.fft.rfft2(rng.normal(size=(height, width)))
     spectrum *= np.exp(-2 * (np.pi * over) ** 2 * frequencies)

@@ -28,8 +28,8 @@ def digits_on_photos(
     ----------
     n_samples : int, default=5000
         Number of frames in the foreground, and also in the background. It is from 1 to 5000, which
-        is the number of bundled digits. A smaller dataset equals the first frames of a larger
-        dataset.
+        is the number of bundled digits. With the same seed, a smaller dataset equals the first
+        frames of a larger dataset.
     random_state : int, Generator or None, default=0
         Seed of the crops. The same integer gives the same data on every machine. The digits and
         their order are always the same.
@@ -54,7 +54,7 @@ def digits_on_photos(
     photographs. With 5000 frames, several hundred crops occur more than once and most crops
     overlap, so the frames of one photograph are not independent.
 
-    The papers used ImageNet pictures of grass, which cannot be redistributed. The twelve
+    The paper used ImageNet pictures of grass, which cannot be redistributed. The twelve
     photographs here come with scikit-image and scikit-learn. The source and the licence of each
     photograph are listed in ``datasets/data``.
 
@@ -76,8 +76,8 @@ def digits_on_photos(
     photographs = _arrays("photographs.npz")
     images, names = photographs["images"], photographs["names"]
 
-    # Each frame has its own row of draws, so that the first frames do not depend on the number of
-    # frames.
+    # Each frame has its own row of random numbers, so that the first frames do not depend on the
+    # number of frames.
     half, positions = len(images) // 2, images.shape[1] - _SIDE + 1
     draws = rng.integers([half, positions, positions] * 2, size=(n, 6))
     crops, units = _crops(images[0::2], draws[:, :3]), names[0::2][draws[:, 0]]

@@ -13,12 +13,13 @@ from contrast_core.datasets._contrast_data import ContrastData
 
 
 def load_mouse_protein(*, raw: bool = False) -> ContrastData:
-    """Load protein expression of mice with and without a Down syndrome model (trisomy Ts65Dn).
+    """Load protein levels of mice with a trisomy that models Down syndrome, and of control mice.
 
-    The foreground consists of trisomic and control mice of the shock-context group (class
-    ``*-SC-s``). The background consists of control mice of the context-shock group (``c-CS-s``).
-    All mice were treated with saline. cPCA should separate the two genotypes of the foreground,
-    whereas PCA shows other differences among mice.
+    The trisomic mice are of the strain Ts65Dn. The foreground consists of trisomic and control mice
+    that received a shock as soon as they were placed in a new cage (shock-context, class
+    ``*-SC-s``). The background consists of control mice that explored the cage before the shock
+    (context-shock, class ``c-CS-s``). All mice were treated with saline. cPCA should separate the
+    two genotypes of the foreground, whereas PCA shows other differences among mice.
 
     Parameters
     ----------
@@ -38,8 +39,8 @@ def load_mouse_protein(*, raw: bool = False) -> ContrastData:
     Notes
     -----
     Each mouse was measured 15 times. The foreground holds 18 mice, and the background holds 9. The
-    rows of a mouse are repeats and not independent samples. Therefore keep them together when you
-    split the rows.
+    rows of a mouse are repeated measurements and not independent samples. Therefore keep all rows
+    of a mouse in the same part when you split the rows.
 
     References
     ----------

@@ -7,7 +7,7 @@ from contrast_core.datasets._contrast_data import ContrastData
 
 
 def make_four_groups(*, random_state: int | np.random.Generator | None = 0) -> ContrastData:
-    """Simulate four groups that different contrast strengths split in different ways.
+    """Simulate four groups; the contrast strength decides which of them cPCA separates.
 
     The foreground has 400 rows in four groups of 100, and 30 independent features. The table gives
     their distributions as N(mean, standard deviation):

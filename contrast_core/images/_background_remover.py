@@ -36,11 +36,14 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
     .. math:: N = C_Y + 0.03\, \mu I, \quad \mu = \operatorname{tr}(C_Y) / D, \qquad
         S = (C_X - C_Y)_+ + \delta\delta^\top, \quad \delta = \bar x - \bar y,
 
-    where :math:`(\cdot)_+` is the positive part of a symmetric matrix. The estimate is the
-    posterior mean of the signal :math:`\sqrt s\, z`. The prior is uniform over seventeen values of
-    s (0 and 0.0003 to 30) and seven values of g (0.02 to 4). Each pair of strengths gives a Wiener
-    filter, and the filters are averaged with the likelihoods of the row as weights. There is no
-    number of components and no contrast strength to choose.
+    where :math:`\bar x` and :math:`C_X` are the mean and the covariance of the foreground,
+    :math:`\bar y` and :math:`C_Y` those of the background, D is the number of features, and
+    :math:`(\cdot)_+` is the positive part of a symmetric matrix.
+
+    The estimate is the posterior mean of the signal :math:`\sqrt s\, z`. The prior is uniform over
+    seventeen values of s (0 and 0.0003 to 30) and seven values of g (0.02 to 4). Each pair of
+    strengths gives a Wiener filter, and the filters are averaged with the likelihoods of the row as
+    weights. There is no number of components and no contrast strength to choose.
 
     Rows are usually patches of images (`Patches`); `suppress_background` does all steps for images
     in one call. S and N are estimated from the moments of foreground and background, so the
@@ -50,8 +53,8 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
     ----------
     background_strength : {"varying", "constant"}, default="varying"
         "varying" allows the strength of the background to differ from row to row, as in real
-        images. "constant" fixes g at 1. This gives slightly better results if the strength is
-        constant. If the strength varies, it flattens faint signal.
+        images. "constant" fixes g at 1. If the strength is in fact constant, "constant" gives
+        slightly better results. If the strength varies, "constant" flattens faint signal.
 
     Attributes
     ----------
@@ -170,7 +173,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
     def transform(self, X: MatrixLike) -> FloatArray:
         """Return the posterior mean of the signal in each row.
 
-        The difference ``X - transform(X)`` is the background with its mean.
+        The difference ``X - transform(X)`` is the estimated background, including its mean.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Moments of blocks of a stack that share no pixels."""
+"""Moments of blocks of a stack. No two blocks share a pixel."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from contrast_core.images._stacks import Stack
 from contrast_core.moments import SecondMoments
 from contrast_core.rows import array_of
 
-_N_STRETCHES = 8  # largest number of blocks into which frames or pixels are divided
+_N_STRETCHES = 8  # largest number of blocks into which a series of frames or pixels is divided
 _MOST_TILES = 8  # largest number of tiles along an axis
-_WINDOWS = 2**16  # number of windows; more windows do not improve moments of a few hundred features
+_WINDOWS = 2**16  # wanted number of windows; more do not improve moments of a few hundred features
 
 
 def block_moments(
@@ -30,7 +30,7 @@ def block_moments(
     name: str = "the stack",
     progress: Progress = False,
 ) -> list[SecondMoments]:
-    """Return the moments of blocks of a stack that share no pixels, for `verdicts`.
+    """Divide a stack into blocks that share no pixels and return their moments, for `verdicts`.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def _tile_moments(
             continue
         if rows.shape[0] > 1:
             found.append(SecondMoments.from_data(rows))
-    n_even = len(found) // 2 * 2
+    n_even = len(found) // 2 * 2  # `verdicts` compares two halves of the blocks
     return found[:n_even] or [SecondMoments.from_data(sampling.rows(stack, mask, name=name))]
 
 

@@ -13,8 +13,8 @@ from contrast_core.feedback import Progress, with_progress
 from contrast_core.images._sampling import BoolArray
 from contrast_core.images._stacks import Stack, chunk_side
 
-_PIXELS = 2**24
-_SIDE = 512
+_PIXELS = 2**24  # largest number of pixels that are returned
+_SIDE = 512  # side of a tile in pixels
 
 
 def excerpt(
@@ -53,7 +53,7 @@ def excerpt(
         marked = np.array([_tile(mask, place, sides).sum() for place in places])
     chosen = _largest(marked, most)
     chosen = chosen[marked[chosen] > 0]
-    if not len(chosen):  # nothing is marked: cutting windows will raise
+    if not len(chosen):  # nothing is marked; the caller raises an error when it cuts windows
         return stack, mask
     shown = with_progress(chosen, len(chosen), "read", progress)
     tiles = np.stack([np.asarray(_tile(stack, places[i], sides)) for i in shown])

@@ -41,7 +41,8 @@ class FrameLibrary(NamedTuple):
     variances : ndarray of shape (k,)
         Mean square of the components' coefficients in the library.
     unexplained : float
-        Mean squared error of left-out frames, divided by the error of the mean frame alone.
+        Mean squared error when left-out frames are predicted, divided by the error of a prediction
+        without components, that is, by the mean frame and a fitted brightness.
     """
 
     mean: SingleArray
@@ -68,13 +69,16 @@ def frame_library(frames: SingleArray) -> FrameLibrary:
     k = int(errors.argmin())
     values, vectors = np.linalg.eigh(_centred(products[0] + products[1]))
     values, vectors = values[: -k - 1 : -1], vectors[:, : -k - 1 : -1]
-    # An eigenvalue is the sum of squares over frames and pixels.
+    # An eigenvalue is the sum of squares of a component's part of the data, over frames and pixels.
     components = (vectors / np.sqrt(values / n_pixels)).T.astype(np.float32) @ frames
     return FrameLibrary(mean, components, values / (m * n_pixels), float(errors[k] / errors[0]))
 
 
 def most_components(m: int) -> int:
-    """Return the largest number of components that is tried for a library of m frames."""
+    """Return the largest number of components that is tried for a library of m frames.
+
+    It is one less than the number of frames that remain when the largest fold is left out.
+    """
     return min(_MOST_COMPONENTS, m - -(-m // min(m, _FOLDS)) - 1)
 
 
@@ -117,7 +121,11 @@ def _robust(target: FloatArray, design: FloatArray) -> FloatArray:
 
 
 def _half_products(frames: SingleArray) -> list[FloatArray]:
-    """Return the inner products of centred frames, separately for two halves of the pixels."""
+    """Return the inner products of centred frames, separately for even and odd pixels.
+
+    The mean of each frame over these pixels is subtracted first, because the brightness is fitted
+    separately.
+    """
     halves = []
     for half in (frames[:, ::2], frames[:, 1::2]):
         total = np.zeros((len(frames), len(frames)))
@@ -134,8 +142,8 @@ def _left_out_errors(halves: list[FloatArray], most: int) -> FloatArray:
 
     The components come from the other frames. Their coefficients are fitted on one half of the
     pixels and the error is measured on the other half, so that components of noise raise the error.
-    Only the inner products of the frames are needed, since a component is ``P @ frames`` and a
-    centred frame is ``q @ frames``.
+    Only the inner products of the frames are needed, since the components are ``P @ frames`` and
+    the centred left-out frames are ``q @ frames``.
     """
     m = len(halves[0])
     errors = np.zeros((m, most + 1))

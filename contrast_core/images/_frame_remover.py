@@ -53,10 +53,11 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     - G is the sum of a stationary covariance, which depends only on the displacement between two
       pixels, and a ridge. The ridge maximises the likelihood of held-out background frames.
     - S is estimated after whitening by G. It contains the directions in which the foreground's
-      eigenvalues exceed the Marchenko-Pastur edge, with debiased eigenvalues. All other directions
-      get a small variance.
-    - g is measured in the directions without signal. Directions and strengths are estimated in
-      turns, and frames with a weak background get a larger weight.
+      eigenvalues exceed the Marchenko-Pastur edge, which is the largest eigenvalue to be expected
+      from noise alone. The upward bias of these eigenvalues is removed. In all other directions,
+      S has a small variance.
+    - g is measured in the directions without signal. Directions and strengths are estimated
+      alternately, and frames with a weak background get a larger weight.
     - The mean background frame is shrunk towards its average brightness, according to its noise,
       and then subtracted.
 
@@ -111,8 +112,9 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     background_variances_ : ndarray of shape (k,)
         Large frames: variances of the components of the background.
     unexplained_ : float
-        Large frames: mean squared error of left-out background frames, divided by the error of the
-        mean frame alone. It includes the noise of these frames.
+        Large frames: mean squared error when left-out background frames are predicted, divided by
+        the error of a prediction by the mean frame and a fitted brightness alone. Both errors
+        include the noise of the frames.
     dark_ : ndarray of shape (n_features,) or float
         Multiplicative light: dark frame or brightness that was subtracted before the logarithm.
     darkest_ : float
@@ -133,11 +135,12 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
     0.56. On frames that were not used for fitting it is at most 0.05 higher. The projection of
     `CPCA` has the relative errors 1.00, 0.92, 0.82 and 0.71.
 
-    Large frames were tested on fourteen absorption images of cold atoms, 512 x 512 pixels. The
-    library for each image held the frames of probe light of the thirteen other images. In an area
-    without atoms, the optical density has the standard deviation 0.083. It is 0.111 if the
-    background is instead the frame taken a moment later. After a Gaussian filter of 3 pixels, these
-    standard deviations are 0.026 and 0.035.
+    Large frames were tested on fourteen absorption images of cold atoms, 512 x 512 pixels. A frame
+    of the probe light without atoms was taken a moment after each image. The library for an image
+    held these frames of the thirteen other images. In an area without atoms, the optical density
+    then has the standard deviation 0.083. It is 0.111 if the background is instead the image's own
+    frame without atoms. After a Gaussian filter of 3 pixels, these standard deviations are 0.026
+    and 0.035.
 
     References
     ----------
@@ -396,11 +399,13 @@ def _dark_frame(dark: ArrayLike | None, n_features: int) -> FloatArray | float:
     if dark is None or np.ndim(dark) == 0:
         return 0.0 if dark is None else float(np.asarray(dark))
     frame = np.asarray(dark, np.float64).ravel()
-    if frame.shape != (n_features,) or not np.isfinite(frame).all():
+    if frame.shape != (n_features,):
         raise ValueError(
-            f"dark has {frame.size} pixels, but the frames have {n_features}; give one finite "
-            "frame, such as the mean of several dark frames."
+            f"dark has {frame.size} pixels, but the frames have {n_features}; give one frame, such "
+            "as the mean of several dark frames."
         )
+    if not np.isfinite(frame).all():
+        raise ValueError("dark has NaN or infinite pixels; give a dark frame of finite numbers.")
     return frame
 
 

@@ -10,8 +10,8 @@ from scipy.linalg import solve_triangular
 
 from contrast_core._validation import FloatArray
 
-# The ridge is this multiple of the background's mean variance. It accounts for directions of noise
-# that the background area does not show.
+# The ridge is this multiple of the background's mean variance. It accounts for noise in directions
+# in which the background area hardly varies.
 NOISE_RIDGE = 0.03
 _SIGNAL_STRENGTHS = (0.0, *np.geomspace(0.0003, 30.0, 16).tolist())
 BACKGROUND_STRENGTHS = (0.02, *np.geomspace(0.1, 4.0, 6).tolist())
@@ -69,7 +69,8 @@ def scale_mixture(
     .. math:: N = C_Y + 0.03\, \mu I, \quad \mu = \operatorname{tr}(C_Y) / D, \qquad
         S = (C_X - C_Y)_+ + \delta\delta^\top,
 
-    where :math:`(\cdot)_+` is the positive part. The difference of the means,
+    where :math:`C_X` and :math:`C_Y` are the covariances of foreground and background, and
+    :math:`(\cdot)_+` is the positive part. The difference of the means,
     :math:`\delta = \bar x - \bar y`, is signal too. Each row contains it with an unknown strength,
     so it is a part of S instead of a fixed mean of z.
 
@@ -113,11 +114,12 @@ def posterior(
     """
     r = len(mixture.variances)
     pairs = np.meshgrid(_SIGNAL_STRENGTHS, background_strengths, indexing="ij")
-    s, g = (strengths.ravel() for strengths in pairs)  # (J,)
+    s, g = (strengths.ravel() for strengths in pairs)  # (J,) for J pairs of strengths
     coordinates = (rows - mixture.mean) @ mixture.whitening
     power = coordinates**2
     total = np.multiply.outer(s, mixture.variances) + g[:, None]  # (J, r)
     n_silent = coordinates.shape[1] - r  # number of coordinates without signal; only g affects them
+    # `surprise` is minus twice the log-likelihood of each row and pair, up to a constant.
     surprise = power[:, :r] @ (1 / total).T + np.multiply.outer(power[:, r:].sum(axis=1), 1 / g)
     surprise += np.log(total).sum(axis=1) + n_silent * np.log(g)
     surprise -= surprise.min(axis=1, keepdims=True)

@@ -18,11 +18,11 @@ from contrast_core._validation import FloatArray
 from contrast_core.contrast._noise_bulk import debiased, marchenko_pastur_edge
 
 _WEAKEST = 0.5  # least background strength of a frame
-_ROUNDS = 5  # most rounds of estimating directions and strengths in turns
+_ROUNDS = 5  # largest number of rounds, each of which estimates strengths and directions
 _SETTLED = 0.01  # the rounds end when the mean relative change of the strengths is smaller
 _MARGIN = 1.02  # an eigenvalue must exceed this multiple of the edge
 _FRAMES_PER_COMPONENT = 5  # least number of frames per component
-_UNDETECTED = 0.1  # prior variance without detected signal, divided by sqrt(aspect ratio)
+_UNDETECTED = 0.1  # the signal's prior variance where none is detected, over sqrt(aspect ratio)
 
 
 class SignalSubspace(NamedTuple):
@@ -56,7 +56,12 @@ class SignalSubspace(NamedTuple):
 
 
 class _Directions(NamedTuple):
-    """Directions (D, k) of the signal, its variances, and the background's variances along them."""
+    """Directions of the signal, with the variances of signal and background along them.
+
+    `directions` is (D, k), and `variances` (k,) belong to the signal. `excess` (k,) holds the
+    background's variances, or 1 where they are smaller. `aspect_ratio` is the number of features
+    divided by the effective number of frames.
+    """
 
     directions: FloatArray
     variances: FloatArray
@@ -76,7 +81,7 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
     - A frame has the weight 1 / g, where g is the strength of its background. This strength is the
       frame's mean square outside of the signal's directions, divided by the background frames'
       mean square outside of these directions. It is at least 0.5. Directions and strengths are
-      estimated in turns, in at most five rounds.
+      estimated alternately, in at most five rounds.
     - The aspect ratio is computed with the effective number of frames,
       :math:`\gamma = D \sum w^2 / (\sum w)^2`.
     - The background may vary more along a direction than its covariance model predicts. The
@@ -143,7 +148,7 @@ def _directions(
     weights = 1 / strengths
     total = weights.sum()
     aspect_ratio = float(n_features * (weights**2).sum() / total**2)
-    noise = n / total  # mean strength of the weighted frames
+    noise = n / total  # the background's variance in the weighted covariance
     weighted = centred * np.sqrt(weights / total)[:, None]
     edge = _MARGIN * marchenko_pastur_edge(aspect_ratio) * noise
     most = min(n // _FRAMES_PER_COMPONENT, n_features // 2)

@@ -2,9 +2,10 @@
 
 Each sample is a window of pixels, which has a side along every axis of the stack. A frame spans the
 last two axes, and its other sides are 1. A pixel with its channels spans the axis of the channels.
-A patch is short along the axes of the image, and neighbouring patches overlap. Windows are read in
-bands. A band consists of windows that follow each other along one axis of the stack, and it spans
-the whole length of all later axes.
+A patch is short along the axes of the image, and neighbouring patches overlap.
+
+Windows are read in bands, which follow one axis of the stack. All windows with the same place along
+this axis and along all earlier axes form a line. A band consists of neighbouring lines.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class StackRows(Rows):
             array must hold zeros at first, and it is complete when the results of all rows have
             been added.
         start, stop : int
-            Two consecutive values of `edges()` of the rows of the whole stack.
+            Two consecutive values that `edges()` returns if no rows are left out.
         results : ndarray of shape (stop - start, n_features) or (stop - start, 1)
             One number for each feature of each sample, or one number for each sample.
         """
@@ -149,9 +150,13 @@ class StackRows(Rows):
             done += n
 
     def _averaged(self, results: NDArray[np.floating], band: _Band) -> NDArray[np.floating]:
-        """Return the sum of a band's results, divided by the number of windows at each pixel."""
+        """Return the sum of a band's results, divided by the number of windows at each pixel.
+
+        The number counts the windows of all bands, so that the sum over bands is the average.
+        """
         n_axes = len(self._sides)
-        # If the columns of the results are contiguous, so are the slices below, and sums are fast.
+        # If the columns of the results are contiguous, the slices below are contiguous too, and
+        # they are added fast.
         paired = results.transpose([i + j for i in range(n_axes) for j in (0, n_axes)])
         total = np.zeros([part.stop - part.start for part in band.box], dtype=results.dtype)
         steps = [
@@ -303,10 +308,10 @@ def _runs(starts: NDArray[np.intp], stride: int) -> list[slice]:
 def _steps(
     starts: NDArray[np.intp], side: int, stride: int
 ) -> Iterator[tuple[slice, tuple[Any, Any]]]:
-    """Yield slices of an axis, each with the windows that cover it and the pixels within them.
+    """Yield slices of an axis, with the windows that cover each slice and the pixels in them.
 
     A slice holds one pixel of each of several windows, or all pixels of a single window. No pixel
-    occurs twice in it, so that all of its pixels can be added at once.
+    occurs twice in a slice, so that all of its pixels can be added at once.
     """
     if len(starts) == 1:
         yield slice(0, side), (0, slice(None))

@@ -44,8 +44,10 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
 
     .. math:: -\tfrac m2 \log\det G - \tfrac D2 \sum_i \log(y_i^\top G^{-1} y_i / D).
 
-    This is the log-likelihood, up to a constant, when each frame has its most likely strength. The
-    candidate with the largest sum over both halves is returned.
+    Here :math:`y_1, \dots, y_m` are the left-out frames of D pixels, minus the mean of the other
+    half. Up to a constant, this is the log-likelihood when each frame has the covariance G times
+    the strength that is most likely for this frame. The ridge with the largest sum over both halves
+    is chosen, and G is fitted again to all frames.
 
     Parameters
     ----------
@@ -71,7 +73,7 @@ def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
 
 
 def lag_average(covariance: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """Return the nearest stationary matrix: each entry is averaged over equal displacements.
+    """Return the nearest stationary matrix, in which each entry is a mean over equal displacements.
 
     Parameters
     ----------

@@ -39,7 +39,9 @@ Estimator: TypeAlias = StructuredBackgroundRemover | FrameBackgroundRemover
 Brightness: TypeAlias = Literal["keep", "remove"]
 
 _SOME_WINDOWS = 4096  # number of windows in which brightness and variance are measured
-_CONSTANT_LINES = 0.5  # largest share of the variance that constant lines leave when removed
+# Lines are constant along their length if the background keeps less than this share of its variance
+# when the mean of each line is subtracted.
+_CONSTANT_LINES = 0.5
 _LONG = 4  # a strip is at least this many times as long as wide
 _LARGE_IMAGE = 2**24  # pixels; larger images use squares with stride 4, in a third of the time
 
@@ -120,15 +122,16 @@ def suppress_background(
         illumination is multiplicative.
     background : array
         Boolean mask of the image that is True where there is background without signal. Its shape
-        is that of the image, or (height, width) for all images of a stack. Some 100 x 100 pixels
+        is that of the image, or (height, width) for all images of a stack. About 100 x 100 pixels
         are enough if the pattern repeats within them. The background may also be another image or
         stack of any height and width that shows only background. With ``sampling="frames"``, give a
         mask with one value for each frame, which is True for frames without signal, or give another
         stack of such frames.
     background_mask : array-like of bool, optional
-        Mask of another background image that is True where there is only background. Its shape is
-        that of the background image, or (height, width). For frames, its shape is that of the
-        leading axes. By default the whole background image is used.
+        If `background` is another image or stack: the mask that is True where it shows only
+        background. The shape of the mask is that of `background`, or (height, width). With
+        ``sampling="frames"``, its shape is that of the leading axes of `background`. By default
+        all of `background` is used.
     sampling : Patches, Frames, "patches" or "frames", default="patches"
         How samples are cut from the image. "patches" are windows with a stride of 2 pixels (4 for
         squares in images of more than 2**24 pixels). They are squares of 16 x 16 pixels, or strips
@@ -137,9 +140,9 @@ def suppress_background(
     brightness : {"keep", "remove"}, default="keep"
         For patches: whether the image stays as bright as it is ("keep"), or the mean of the
         background is subtracted together with its pattern ("remove"). Choose "remove" if the
-        background is a dark ground that should become 0, as in fluorescence; lines then leave less
-        error. A dark ground and a dark part of a photograph look alike, so this is not decided
-        automatically. The result's ``brightness`` is the mean that was kept.
+        background is a dark ground that should become 0, as in fluorescence. Lines are then removed
+        with a smaller error. A dark ground and a dark part of a photograph look alike, so this is
+        not decided automatically. The result's ``brightness`` is the mean that was kept.
     background_strength : {"auto", "varying", "constant"}, default="auto"
         For patches: whether the strength of the background may differ from place to place; see
         `StructuredBackgroundRemover`. "auto" is "constant" for strips on a dark ground, that is
@@ -252,8 +255,8 @@ def suppress_background(
     if isinstance(samples, Frames):
         remover = FrameBackgroundRemover(_frame_shape(stack, source), multiplicative=multiplicative)
         signal = None if mask is None or source is reference else ~mask
-        sides = (stack, signal, "the image"), (source, mask, "the background")
-        return _suppress_by_frames(remover, sides, dark, target, out, progress)
+        both = (stack, signal, "the image"), (source, mask, "the background")
+        return _suppress_by_frames(remover, both, dark, target, out, progress)
     if multiplicative:
         raise ValueError(
             "multiplicative=True needs sampling='frames'. For a single image, take the logarithm "
@@ -279,13 +282,13 @@ def _suitable_windows(stack: Any, source: Any, mask: BoolArray | None, target: A
     Patches(SQUARE).rows(source, mask, name="the background")  # raises if the mask does not fit
     size = window_size(source, mask)
     if any(side > n for each in (stack, target) for side, n in _window_and_image_sides(size, each)):
-        size = SQUARE  # the strips fit only into the background
+        size = SQUARE  # the strips fit into the background, but not into these images
     wide = math.prod(map(int, stack.shape[-2:])) > _LARGE_IMAGE and size[0] == size[1]
     return Patches(size, 4 if wide else Patches.stride)
 
 
 def _whole_lines(removed: NDArray[Any], strips: Patches) -> NDArray[Any]:
-    """Return the mean of a removed part along each line of an image, minus its overall mean.
+    """Return the removed part of an image averaged along each line, minus the overall mean.
 
     A line is longer than a strip, so its mean over the whole image has a smaller error.
     """
@@ -314,7 +317,10 @@ def _filtered(
     brightness: Brightness,
     progress: Progress,
 ) -> _Filtered:
-    """Fit a remover to patches of the image and of the background, and apply it to `target`."""
+    """Fit a remover to patches of the image and of the background, and apply it to `target`.
+
+    `stack` is the image, and `source` is the image that shows the background where `mask` is True.
+    """
     if strength == "auto":
         lines_on_dark = _are_strips(samples) and brightness == "remove"
         strength = "constant" if lines_on_dark else "varying"
@@ -417,13 +423,14 @@ def _suppress_by_channel(
 
 def _suppress_by_frames(
     remover: FrameBackgroundRemover,
-    sides: Sequence[tuple[Any, BoolArray | None, str]],
+    both: Sequence[tuple[Any, BoolArray | None, str]],
     dark: Image | None,
     target: Any,
     out: Any,
     progress: Progress,
 ) -> SuppressedBackground:
-    frames, others = (Frames().rows(stack, mask, name=name) for stack, mask, name in sides)
+    """Remove the background of frames; `both` is (stack, mask, name) of signal and background."""
+    frames, others = (Frames().rows(stack, mask, name=name) for stack, mask, name in both)
     others = others.replace(progress=progress)
     dark_frame = None if dark is None else _mean_frame(dark)
     remover.fit(frames, background=others, dark=dark_frame)
@@ -433,7 +440,7 @@ def _suppress_by_frames(
     else:
         blocks = [
             block_moments(Frames(), stack, mask, name=name, progress=progress)
-            for stack, mask, name in sides
+            for stack, mask, name in both
         ]
         found = verdicts(*blocks)
         if not remover.n_components_ and "layers probably swapped" not in {v.kind for v in found}:

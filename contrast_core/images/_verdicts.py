@@ -1,4 +1,4 @@
-"""Detection of problems in a contrast of images, from the moments of a few blocks."""
+"""Detection of problems when images are compared with a background, from moments of blocks."""
 
 from __future__ import annotations
 
@@ -32,9 +32,13 @@ VerdictKind: TypeAlias = Literal[
 Blocks: TypeAlias = Sequence[SecondMoments]
 
 _INSTEAD = ("unstructured background", "smooth background")
-_FOUND = 1.5  # least ratio of the variances in directions that other rows chose
-_SWAPPED = 2.0  # least exchanged ratio, and its least multiple of the original ratio
-_UNSTRUCTURED = 0.5  # camera noise has 0.88 and more, structured backgrounds have at most 0.07
+_FOUND = 1.5  # least held-out ratio of the foreground's to the background's variance for signal
+# Foreground and background are probably swapped if exchanging them gives a ratio of at least this
+# number, and of at least this multiple of the original ratio.
+_SWAPPED = 2.0
+# Threshold for the participation ratio. Camera noise has 0.88 and more, and structured backgrounds
+# have at most 0.07.
+_UNSTRUCTURED = 0.5
 # Areas of 4 and 14 windows leave 2.6 and 1.5 times the error that an area of 39 windows leaves.
 _FEWEST_WINDOWS = 16
 _SIGNAL_IN_AREA = 0.12  # largest variance of the result in an empty area, divided by the image's
@@ -75,7 +79,7 @@ class Verdict:
 
 
 def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
-    r"""Return the problems detected in a contrast of images, from the moments of blocks.
+    r"""Return the problems that the moments of foreground and background blocks show.
 
     - *Nothing found*: one half of the blocks chooses the two directions in which the foreground
       varies most relative to the background. In the other half, the foreground has less than 1.5
@@ -277,18 +281,19 @@ def _contrast_verdicts(foreground: Blocks, background: Blocks) -> Iterator[Verdi
     if exchanged >= max(_SWAPPED, _SWAPPED * found):
         yield Verdict(
             "layers probably swapped",
-            f"In its own directions, the background has {exchanged:.2g} times the variance of the "
-            f"foreground. In the directions of the foreground, the foreground has only {found:.2g} "
-            "times the variance of the background. The two are probably swapped, or the background "
-            "region lies over the signal.",
+            f"In the directions in which the background stands out, it has {exchanged:.2g} times "
+            "the variance of the foreground. In the directions in which the foreground stands out, "
+            f"it has only {found:.2g} times the variance of the background. The two are probably "
+            "swapped, or the background region lies over the signal.",
             exchanged,
             max(_SWAPPED, _SWAPPED * found),
         )
     elif found < _FOUND:
         yield Verdict(
             "nothing found",
-            "Nothing was found. The directions that were chosen on one half of the data have only "
-            f"{found:.2g} times the background's variance on the other half; a signal has at least "
+            "Nothing was found. The directions in which the foreground stands out were chosen on "
+            f"one half of the data. In the other half, it has only {found:.2g} times the "
+            "background's variance in these directions; with a signal, it has at least "
             f"{_FOUND} times. Either there is no signal, or the background contains it too. Choose "
             "a region or frames without signal as the background.",
             found,
@@ -320,16 +325,18 @@ def participation_ratio(blocks: Blocks) -> float:
 
 
 def _without_means(covariance: FloatArray) -> FloatArray:
+    """Return the covariance that the samples have after each sample's mean is subtracted."""
     rows = covariance - covariance.mean(axis=0)
     return np.asarray(rows - rows.mean(axis=1, keepdims=True))
 
 
 def _cross_fitted(foreground: Blocks, background: Blocks) -> tuple[float, float]:
-    """Return the median ratio over all splits, as it is and with the two datasets exchanged.
+    """Return the median held-out ratio of variances, and the same with the datasets exchanged.
 
-    If no split has halves that vary, the two are infinity and zero, which give no verdict.
+    The median is over splits of the blocks into halves. If no split has halves that vary, infinity
+    and zero are returned, which give no verdict.
     """
-    pairs = list(zip(foreground, background, strict=False))  # equally many blocks of both
+    pairs = list(zip(foreground, background, strict=False))  # the same number of blocks of each
     k = min(_DIRECTIONS, background[0].n_features)
     ratios, exchanged = [], []
     for first, second in _half_splits(len(pairs)):

@@ -17,13 +17,18 @@ from contrast_core.images._stationary import stationary_part
 from contrast_core.moments import SecondMoments
 
 SQUARE = (16, 16)
-SMOOTH = 0.6  # share of the variance after a Gaussian filter of 3 pixels; haze has 0.63 and more
+# A background is smooth if a Gaussian filter of 3 pixels leaves more than this share of its
+# variance. Haze has 0.63 and more.
+SMOOTH = 0.6
 _STRIPS = ((64, 6), (6, 64))
-_LINES = 0.6  # share of the variance in the means along an axis: 0.7 for curtains, 0.5 for grids
+# A background consists of lines if more than this share of its variance is in the means along an
+# axis. Curtains have 0.7, and grids have 0.5.
+_LINES = 0.6
 _BROAD = 0.5  # broad lines need squares if at least this share of the variance is smooth
 _LONGER = 1.25  # least length of the area along a strip, relative to the strip's length
 # A background area shows only few of the lines, so their covariance may be too small for the other
-# lines of the image. The covariance is multiplied by this factor to keep those out of the signal.
+# lines of the image. The covariance is multiplied by this factor, so that the other lines are not
+# taken for signal.
 _FEW_LINES = 1.3
 _LARGEST = 512  # largest side of the area that is examined, in pixels
 

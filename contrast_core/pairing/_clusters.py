@@ -27,7 +27,8 @@ def match_clusters(
         The two sets of rows in one centred space (see `pairing_basis`). Cosines are computed with
         respect to its origin.
     clusters, positive_clusters : array-like of shape (n,) and (m,)
-        The cluster of each row. Clusters with equal labels in both sets need not be matched.
+        The cluster of each row. The labels of the two sets are unrelated, so clusters with equal
+        labels are not necessarily matched.
 
     Returns
     -------

@@ -82,9 +82,10 @@ def mixing_scores(
 def ilisi(X: ArrayLike, conditions: ArrayLike) -> float:
     """Return the median effective number of conditions among neighbours, scaled to 0 to 1.
 
-    The effective number of a row is the inverse Simpson index of the conditions of its neighbours.
-    The neighbours are weighted by a normal kernel of perplexity 30 [1]_. Let M be the median of the
-    effective numbers over rows. The score is ``(M - 1) / (number of conditions - 1)``.
+    The effective number of a row is the inverse Simpson index of the conditions of its neighbours,
+    which is 1 divided by the sum of the squared shares of the conditions. The neighbours are
+    weighted by a normal kernel of perplexity 30 [1]_. Let M be the median of the effective numbers
+    over rows. The score is ``(M - 1) / (number of conditions - 1)``.
 
     Parameters
     ----------
@@ -227,7 +228,7 @@ def _neighbor_weights(distances: NDArray[np.floating], perplexity: float) -> NDA
 
 
 def _neighbors(rows: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return distances and indices of the k nearest neighbours; k is at most a quarter of rows."""
+    """Return distances and indices of k nearest neighbours, at most a quarter as many as rows."""
     from sklearn.neighbors import NearestNeighbors
 
     k = min(k, max(1, len(rows) // 4))

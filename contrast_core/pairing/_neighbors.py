@@ -1,4 +1,4 @@
-"""Pair neighbouring rows of two sets that have equal labels."""
+"""Pair neighbouring rows of two sets, if the rows have equal labels."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def neighbor_pairs(
     search: Search = "auto",
     random_state: int | None = 0,
 ) -> PositivePairs:
-    """Pair rows of two sets that have equal labels and are mutual nearest neighbours.
+    """Pair rows of two sets if they have equal labels and are mutual nearest neighbours.
 
     Parameters
     ----------
@@ -200,6 +200,7 @@ def _pairs(
     search: Search,
     random_state: int | None,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
+    """Return the indices of paired rows in both sets, and their distances."""
     there = _neighbors(rows, positive, n_neighbors, search, random_state)
     back = _neighbors(positive, rows, n_neighbors, search, random_state).T
     both = (there.multiply(back) if mutual else there + back).tocoo()

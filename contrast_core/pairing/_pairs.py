@@ -1,4 +1,4 @@
-"""Result of a pairing, with the pairs and the fraction of rows that they cover."""
+"""Result of a pairing, with the pairs and the fraction of rows that are in a pair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LabelSummary(NamedTuple):
     """Numbers of rows, paired rows and pairs for one label, such as a donor.
 
     `n_rows` and `n_rows_paired` count rows of X; `n_positive_rows` and `n_positive_rows_paired`
-    count rows of the positive view. `median_distance` is NaN for a label without pairs.
+    count rows of the other set, `positive`. `median_distance` is NaN for a label without pairs.
     """
 
     label: Any
@@ -29,18 +29,18 @@ class LabelSummary(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PositivePairs:
-    """Pairs of rows, one from X and one from the positive view, sorted by the two indices.
+    """Pairs of rows, one from X and one from `positive`, sorted by the two indices.
 
     Parameters
     ----------
     rows : ndarray of int of shape (n_pairs,)
         For each pair, the index of its row in X.
     positive_rows : ndarray of int of shape (n_pairs,)
-        For each pair, the index of its row in the positive view.
+        For each pair, the index of its row in `positive`.
     distances : ndarray of shape (n_pairs,)
         Euclidean distance between the two rows of a pair, in the space in which they were paired.
     within : tuple of LabelSummary
-        A summary for each label that occurs in at least one view, sorted by label.
+        A summary for each label that occurs in X or in `positive`, sorted by label.
 
     See Also
     --------
@@ -59,7 +59,7 @@ class PositivePairs:
 
     @property
     def coverage(self) -> tuple[float, float]:
-        """Return the fraction of rows that are in a pair, for X and for the positive view."""
+        """Return the fraction of rows that are in a pair, for X and for `positive`."""
         paired = sum(each.n_rows_paired for each in self.within)
         positive_paired = sum(each.n_positive_rows_paired for each in self.within)
         return (
