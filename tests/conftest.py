@@ -20,8 +20,8 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 threadpoolctl.threadpool_limits(limits=1)  # acts on libraries that are already loaded
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-# Hypothesis draws the same examples in every run. `--hypothesis-profile explore` draws other and
-# more examples.
+# Hypothesis draws the same examples in every run. With `--hypothesis-profile explore` it draws
+# different examples, and more of them.
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("explore", deadline=None, max_examples=500)
 settings.load_profile("fixed")

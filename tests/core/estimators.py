@@ -12,7 +12,7 @@ from contrast_core.rows import rows_of
 
 @dataclass(frozen=True)
 class Case:
-    """An estimator, the arguments of its fit, and the properties that it has."""
+    """An estimator, the name of the second dataset that `fit` takes, and its properties."""
 
     name: str
     # make(n_components) returns an unfitted estimator.
@@ -24,11 +24,11 @@ class Case:
     orthonormal: bool = True  # the components are orthonormal
     equivariant: bool = True  # a rotation of the features rotates the subspace
     moments: bool = True  # SecondMoments are accepted in place of data
-    # More rows of one dataset with the same moments do not change the fit.
+    # The fit does not change if one dataset gets more rows and keeps its mean and covariance.
     size_free: bool = True
     orthogonal: bool = True  # denoise is an orthogonal projection
     counted: str = "n_components"  # the parameter that sets the number of components
-    least: int = 1  # the smallest value of that parameter
+    least: int = 1  # the smallest valid number of components
     missing: bool = False  # the estimator reads NaN as a missing value
 
     def fit(self, X: Any, other: Any, n_components: int = 2) -> Any:
@@ -78,14 +78,14 @@ CASES = [
     ),
     Case("PCAPlus", lambda k: contrast_core.PCAPlus(k), other="positive", moments=False),
     Case(
-        "PCAPlus-literal",
+        "PCAPlus-paper",
         lambda k: contrast_core.PCAPlus(k, exchangeable=False),
         other="positive",
         moments=False,
     ),
     Case("PCAPlusPlus", lambda k: contrast_core.PCAPlusPlus(k), other="positive", moments=False),
     Case(
-        "PCAPlusPlus-literal",
+        "PCAPlusPlus-paper",
         lambda k: contrast_core.PCAPlusPlus(k, exchangeable=False, weighted=False),
         other="positive",
         moments=False,
@@ -96,7 +96,7 @@ CASES = [
 class ReversedBackground:
     """Mixin for scikit-learn's own checks, which pass no background.
 
-    The background is X in reversed order, scaled by a factor below 1.
+    The background consists of the rows of X in reversed order, multiplied by 0.5.
     """
 
     def fit(self, X: Any, y: object = None, *, background: Any = None) -> Any:

@@ -125,11 +125,10 @@ TAKEN += [
         "tensor of half precision": lambda v: _tensor(v, "float16"),
     }.items()
 ]
-# Every function of data is tested with these kinds. One of them has missing values, and another
-# is not data at all.
+# Every function of data is tested with these kinds. The other kinds are tested with one function.
 EVERYWHERE = (
     *("float32", "frame", "CSR", "HDF5"),
-    *("NaN", "words among objects", "frame of duplicate columns", "no rows", "features too many"),
+    *("NaN", "words among objects", "frame of duplicate columns", "no rows", "too many features"),
 )
 REFUSED = [
     Kind(name, _plain(make), words)
@@ -154,11 +153,11 @@ REFUSED = [
         "one dimension": (lambda v: v[:, 0], "1D|shape"),
         "three dimensions": (lambda v: v.reshape(4, -1, v.shape[1]), "dim 3|shape"),
         "nothing": (lambda v: None, "None"),
-        "a name": (lambda v: "data.csv", "data.csv|str"),
+        "a file name": (lambda v: "data.csv", "data.csv|str"),
         "ragged lists": (lambda v: [[1.0, 2.0], [3.0]], "shape|length|inhomogeneous"),
         "a class": (lambda v: np.ndarray, "ndarray|type"),
         "sparse tensor": (lambda v: _tensor(v).to_sparse(), "sparse"),
-        "features too many": (lambda v: np.hstack([v, v]), "10"),
+        "too many features": (lambda v: np.hstack([v, v]), "10"),
     }.items()
 ]
 
@@ -173,7 +172,7 @@ class Subject(NamedTuple):
 
     name: str
     call: Callable[..., list[Any]]
-    slots: tuple[str, ...] = ("X", "background")
+    slots: tuple[str, ...] = ("X", "background")  # the arguments that take data
     left_out: tuple[str, ...] = ()  # kinds of data that the test leaves out
     units: bool = True  # changing the unit of the data does not change the result
     origin: bool = True  # adding a constant to every row does not change the result
@@ -196,7 +195,7 @@ def fitted(model: Callable[[], Any], **fixed: Any) -> Callable[..., list[Any]]:
 
 
 def shape_of(values: Any) -> Any:
-    """Return the values of an array or tensor as a dense array, divided by the largest one."""
+    """Return an array or tensor as a dense array, divided by its largest absolute value."""
     values = values.detach() if hasattr(values, "detach") else values
     values = np.asarray(values.toarray() if sp.issparse(values) else values)
     return values / np.abs(values).max()
@@ -281,8 +280,8 @@ MEASURES: dict[str, Callable[..., list[Any]]] = {
     "bootstrap_stability": resampled,
 }
 ONE, PAIR = ("X",), ("X", "positive")
-# A function of one dataset accepts any number of features, so "features too many" is valid.
-MANY = ("features too many",)
+# A function of one dataset accepts any number of features, so "too many features" is valid.
+MANY = ("too many features",)
 SUBJECTS = [
     *(
         Subject(f"CPCA by {solver}", fitted(lambda s=solver: cc.CPCA(alpha=1.5, solver=s)))

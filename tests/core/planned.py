@@ -1,4 +1,7 @@
-"""Helpers that choose the form of moments and pairs, with limits that small data exceed."""
+"""Helpers that choose how second moments are represented and which solver is used.
+
+A `Form` of moments is a dense matrix, a matrix in the span of the rows, or products with the rows.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ EAGER = replace(
     lapack_columns=1,
     path_contrasts=1,
 )
-NAMES: dict[Form, Solver] = {"dense": "eigh", "span": "gram", "products": "lanczos"}
+SOLVERS: dict[Form, Solver] = {"dense": "eigh", "span": "gram", "products": "lanczos"}
 
 
 def rotation(size: int, seed: int = 0) -> Any:
@@ -37,7 +40,7 @@ def rotation(size: int, seed: int = 0) -> Any:
 
 
 def symmetric(values: Any, seed: int = 0) -> Any:
-    """Return a symmetric matrix with these eigenvalues and the eigenvectors `rotation`."""
+    """Return a symmetric matrix with these eigenvalues and random orthogonal eigenvectors."""
     basis = rotation(len(values), seed)
     matrix = (basis * values) @ basis.T
     return (matrix + matrix.T) / 2
@@ -45,7 +48,7 @@ def symmetric(values: Any, seed: int = 0) -> Any:
 
 def moments_in(form: Form, x: Any, y: Any) -> tuple[Moments, Moments]:
     """Return the moments of a foreground and a background in the given form."""
-    return contrast_moments(x, y, solver=NAMES[form])[:2]
+    return contrast_moments(x, y, solver=SOLVERS[form])[:2]
 
 
 def plan_in(form: Form, limits: Limits = LIMITS, **task: Any) -> Plan:
@@ -54,5 +57,5 @@ def plan_in(form: Form, limits: Limits = LIMITS, **task: Any) -> Plan:
 
 
 def pairs_by(limits: Limits, x: Any, positive: Any) -> PlannedPairs:
-    """Return positive pairs that are solved under the given limits."""
+    """Return positive pairs whose solver is chosen by the given limits."""
     return positive_pairs(x, positive, limits=limits)

@@ -55,10 +55,10 @@ def geometric_median(rows: Any) -> Any:
 
 
 def error_of_centre(centred: Any, draw: Any) -> Any:
-    """Return the shift of a geometric median that follows from a random draw for each row.
+    """Return the first-order error of a geometric median, simulated by a random draw per row.
 
-    The shift is ``sum_i draw_i u_i / sum_i (1 / l_i)``, where l_i is the length of the centred row
-    i, and u_i is this row divided by its length.
+    The error is ``sum_i draw_i u_i / sum_i (1 / l_i)``, where l_i is the length of the centred row
+    i, u_i is this row divided by its length, and draw_i is the draw.
     """
     lengths = np.linalg.norm(centred, axis=1)
     return (draw / lengths) @ centred / (1 / lengths).sum()
@@ -103,7 +103,7 @@ def log_densities(rows: Any, mean: Any, covariance: Any, degrees: float = np.inf
 def clvm_log_likelihood(
     X: Any, Y: Any, S: Any, W: Any, noise: float, means: Any = None, degrees: float = np.inf
 ) -> float:
-    """Compute Severson et al. 2019, eq. 4, directly from its definition."""
+    """Return the log-likelihood of cLVM (Severson et al. 2019, eq. 4), from its definition."""
     background = S @ S.T + noise * np.eye(len(S))
     means = [rows.mean(axis=0) for rows in (X, Y)] if means is None else means
     parts = zip((X, Y), means, (background + W @ W.T, background), strict=True)

@@ -23,7 +23,7 @@ def stacked() -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, sp.csc_array, sp.dok_array])
-def test_the_fit_is_that_of_the_estimator_on_the_two_parts(form: Any) -> None:
+def test_the_fit_equals_a_fit_to_separate_foreground_and_background(form: Any) -> None:
     rows, y = stacked()
     direct = CPCA(alpha=2.0).fit(rows[y == 1], background=rows[y == 0])
     ours = ContrastByLabel(CPCA(alpha=2.0)).fit(form(rows), y)
@@ -36,7 +36,7 @@ def test_the_fit_is_that_of_the_estimator_on_the_two_parts(form: Any) -> None:
     )
 
 
-def test_cross_validation_splits_both_parts() -> None:
+def test_the_estimator_works_in_a_pipeline_with_cross_validation() -> None:
     rows, y = stacked()
     model = make_pipeline(ContrastByLabel(CPCA(2, alpha=1.0)), LogisticRegression())
     assert np.isfinite(cross_val_score(model, rows, y, cv=4)).all()
@@ -45,7 +45,7 @@ def test_cross_validation_splits_both_parts() -> None:
     assert set(search.best_params_) == {"contrastbylabel__estimator__alpha"}
 
 
-def test_labels_that_do_not_fit_are_refused() -> None:
+def test_labels_without_foreground_or_background_are_refused() -> None:
     rows, y = stacked()
     with pytest.raises(ValueError, match=r"no row has the background label 7; the labels are 0, 1"):
         ContrastByLabel(CPCA(), background=7).fit(rows, y)

@@ -1,4 +1,4 @@
-"""Tests of CLVM: its likelihood and EM steps, limits, scores, missing values and robust noise."""
+"""Tests of CLVM: likelihood, EM steps, special cases, scores, missing values and robust noise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fit(X: Any, Y: Any, k: int = 2, t: int = 2, **options: Any) -> CLVM:
     return CLVM(n_shared=k, n_salient=t, **options).fit(X, background=Y)
 
 
-# Limits in closed form
+# Special cases with a solution in closed form
 
 
 def test_without_shared_variables_the_subspace_is_that_of_probabilistic_pca() -> None:
@@ -70,7 +70,7 @@ def test_loadings_are_rotated_to_their_principal_axes() -> None:
     np.testing.assert_allclose(model.salient_loadings_, model.components_.T * lengths)
 
 
-def test_uncertain_loadings_add_to_the_inner_products_of_their_columns() -> None:
+def test_the_covariance_of_uncertain_loadings_is_added_to_their_inner_products() -> None:
     rng = np.random.default_rng(0)
     loadings, root = rng.normal(size=(6, 3)), rng.normal(size=(2, 2))
     products = loadings.T @ loadings
@@ -84,7 +84,7 @@ def test_uncertain_loadings_add_to_the_inner_products_of_their_columns() -> None
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_wide_data_need_no_matrix_of_features(sparse: bool) -> None:
+def test_wide_data_are_fitted_without_a_covariance_matrix_of_the_features(sparse: bool) -> None:
     rng = np.random.default_rng(0)
     d = 1700
     shared, salient = rng.normal(size=(2, 2, d))
@@ -149,7 +149,7 @@ def test_groups_weights_and_several_backgrounds_agree_with_centred_and_repeated_
         (160, 120, -1, 2, "n_shared=-1"),
     ],
 )
-def test_numbers_of_latent_variables_out_of_range(
+def test_numbers_of_latent_variables_out_of_range_are_refused(
     n: int, m: int, k: int, t: int, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -181,6 +181,7 @@ def test_the_most_likely_of_several_starts_is_kept() -> None:
 
 
 def likelihood_of(X: Any, Y: Any, k: int, t: int = 2) -> MomentLikelihood:
+    """Return the likelihood of a CLVM with k shared and t salient variables."""
     search = Search(t, 1, np.random.default_rng(0), 1e-6, 3000)
     x, y = SecondMoments.from_data(X), SecondMoments.from_data(Y)
     return MomentLikelihood.from_moments(x, y, k, search)
@@ -219,7 +220,7 @@ def test_no_step_of_em_lowers_the_likelihood(k: int, t: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_parameters_have_a_larger_likelihood(seed: int) -> None:
+def test_a_numerical_search_finds_no_parameters_with_a_larger_likelihood(seed: int) -> None:
     X, Y = planted(60, 50, 6, seed)
     model = fit(X, Y, 1, 2)
     best = model.log_likelihoods_[-1]
@@ -253,7 +254,11 @@ def test_the_likelihood_never_falls_and_ends_at_its_maximum(k: int, t: int) -> N
 
 
 def test_long_and_nearly_parallel_loadings_lose_no_digits() -> None:
-    """Use features of different scales, with variances up to 10**5 times the noise variance."""
+    """Check that rotated loadings have the same likelihood, and that EM steps do not lower it.
+
+    The variances of the features differ by many orders of magnitude, and the largest one is about
+    10**5 times the noise variance.
+    """
     rng = np.random.default_rng(0)
     scales = 10.0 ** np.linspace(-6, 3, 10)
     X, Y = rng.normal(size=(100, 10)) * scales, rng.normal(size=(80, 10)) * scales
@@ -300,7 +305,7 @@ def test_the_likelihood_is_the_sum_over_rows_and_never_falls(robust: Any, k: int
 def test_a_fit_to_complete_rows_agrees_with_a_fit_to_moments() -> None:
     X, Y, _, _ = generated(80, 60, 8)
     by_moments = fit_rows(X, Y, tol=1e-9)
-    # Moments cannot hold missing values. With an empty row, CLVM is therefore fitted to rows.
+    # Here one row is entirely missing. Moments cannot hold missing values, so CLVM uses the rows.
     by_rows = fit_rows(np.vstack([X, np.full(8, np.nan)]), Y, tol=1e-9)
     assert subspace_error(by_rows.components_, by_moments.components_) < 1e-5
     expected = by_moments.log_likelihoods_[-1]

@@ -1,4 +1,7 @@
-"""Tests of CLVM's selection of features and columns, also with missing values and outliers."""
+"""Tests of how CLVM selects features and the number of shared dimensions.
+
+Some tests add missing values, or robust noise.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def sensors(seed: int = 0, **options: Any) -> CLVM:
     return fit(data.foreground, data.background, 5, 2, **options)
 
 
-# Rows of the salient loadings
+# Selection of features: each feature is a row of the salient loadings
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -38,8 +41,8 @@ def sensors(seed: int = 0, **options: Any) -> CLVM:
 def test_the_proximal_step_minimises_its_objective(size: int, k: int, t: int, alike: bool) -> None:
     """Check single features and groups of features.
 
-    If `alike`, all rows of the loadings have the same quadratic form. Otherwise each row has its
-    own.
+    The objective of the loadings b of a feature is ``b A b^T / 2 - b c^T``. A threshold times the
+    norm of the salient loadings of the group is added. If `alike`, all features have the same A.
     """
     rng = np.random.default_rng(k + t)
     thresholds = np.array([1e-9, 0.01, 0.1, 0.3, 1.0, 3.0, 100.0, np.inf])
@@ -85,7 +88,7 @@ def test_exactly_the_uninformative_channels_are_left_out(seed: int, sparsity: An
 
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_a_larger_penalty_leaves_fewer_features_in_any_unit(adaptive: bool) -> None:
-    """Check that the number of selected features falls as the penalty rises, in any unit.
+    """Check that the number of selected features falls as the penalty rho rises, in any unit.
 
     Without adaptive weights, the unit of rho is the inverse of the unit of the data, as in the
     paper.
@@ -104,7 +107,7 @@ def test_a_larger_penalty_leaves_fewer_features_in_any_unit(adaptive: bool) -> N
     assert numbers[-1] == number(120 if adaptive else 12, 10.0)
 
 
-# Group "f" has two of the 17 informative channels.
+# The groups "a" to "f" have 18 channels. Two of the three channels of "f" are informative.
 SENSORS = np.repeat(list("abcdefgh"), [3, 3, 3, 3, 3, 3, 3, 2])
 
 
@@ -149,7 +152,7 @@ def test_auto_selects_no_feature_if_the_foreground_has_no_signal_of_its_own(
         assert model.log_likelihoods_[-1] == pytest.approx(none.log_likelihoods_[-1], abs=1e-3)
 
 
-def test_the_horseshoe_selects_features_by_their_posterior_and_its_settings() -> None:
+def test_the_horseshoe_selects_features_that_are_probably_not_shrunk() -> None:
     data = make_motion_sensors(500, 400)
     options: Any = {"sparsity": "horseshoe"}
 
@@ -255,7 +258,9 @@ def test_the_scales_of_the_horseshoe_maximise_their_bound() -> None:
     for _ in range(2000):
         scales = scales.updated(squares, t)
     a, b, c, d = scales
-    # `rho` and `tau` are the means of 1 / rho^2 and 1 / tau^2, whose updates are written out here.
+    # rho is the scale of a feature, and tau is the scale of all features. The variables `rho` and
+    # `tau` are the posterior means of 1 / rho^2 and 1 / tau^2. At the maximum they satisfy these
+    # two equations.
     rho, tau = a / b, c / d
     hyper, of_all = 1 / (1 + rho), 1 / (1 + tau)
     np.testing.assert_allclose(rho, (t + 1) / 2 / (hyper + squares * tau / 2))
@@ -268,11 +273,11 @@ def test_the_scales_of_the_horseshoe_maximise_their_bound() -> None:
         )
 
 
-# Columns of the shared loadings
+# Selection of shared dimensions: each one is a column of the shared loadings
 
 
 def many(seed: int, n: int, d: int, size: float) -> tuple[Any, Any]:
-    """Return rows drawn from a model with five shared and two salient dimensions."""
+    """Return rows with five shared and two salient dimensions; `size` scales the shared ones."""
     rng = np.random.default_rng(seed)
     S, W = size * rng.normal(size=(5, d)), rng.normal(size=(2, d))
     X = rng.normal(size=(n, 5)) @ S + rng.normal(size=(n, 2)) @ W + rng.normal(size=(n, d))
@@ -284,7 +289,7 @@ def many(seed: int, n: int, d: int, size: float) -> tuple[Any, Any]:
     [(0, 1000, 50, 1.0), (1, 200, 100, 1.0), (2, 1000, 30, 0.5), (19, 1000, 30, 0.5)],
 )
 def test_five_of_twenty_shared_dimensions_are_found(seed: int, n: int, d: int, size: float) -> None:
-    """Check four seeds; with seed 19, the likelihood also has a local maximum with six columns."""
+    """Check four seeds; with seed 19, the likelihood also has a local maximum with six."""
     X, Y = many(seed, n, d, size)
     model, five = fit(X, Y, 20, ard=True), fit(X, Y, 5)
     assert model.shared_loadings_.shape == (d, 5)
@@ -299,6 +304,7 @@ def test_no_shared_dimension_is_found_if_there_is_none() -> None:
     model = fit(X, Y, 4, ard=True)
     assert model.shared_loadings_.shape == (12, 0)
     assert subspace_error(model.components_, fit(X, Y, 0).components_) < 1e-10
+    # Without salient dimensions, one shared dimension is kept.
     assert fit(Y, Y, 4, 0, ard=True).shared_loadings_.shape == (12, 1)
 
 

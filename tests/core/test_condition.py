@@ -40,7 +40,8 @@ def donors(
     """Return cells of n treated and m control donors.
 
     If `paired`, both sets have the same donors. `cells` holds the number of cells of each treated
-    donor and of each control donor.
+    donor and of each control donor. `sd` is the standard deviation of the donors' means, and
+    `shift` is added to feature 0 of all treated donors.
     """
     means = sd * rng.normal(size=(2, max(n, m), size))
     if paired:
@@ -70,7 +71,9 @@ def by_hand(
 ) -> FloatArray:
     """Compute the statistics of k components for each labelling.
 
-    The first labelling must be the original one.
+    `parts` holds the rows of each donor in each dataset, and a labelling is True for the parts that
+    count as treated. The first labelling must be the original one. The foreground consists of the
+    treated parts or, if `pooled`, of all parts.
     """
     table = []
     for _ in range(k):
@@ -97,7 +100,7 @@ def with_equal_weights(parts: list[FloatArray]) -> FloatArray:
 
 
 def kept_parts(data: dict[str, Any]) -> list[FloatArray]:
-    """Return the rows of each donor in each dataset that a test with seed 0 keeps."""
+    """Return, for each donor in each dataset, the rows that a test with seed 0 keeps."""
     samples = two_samples(*data.values(), fewest=1)
     sides = _balanced(samples, np.random.default_rng(0))[:2]
     return [side.rows[side.codes == i] for side in sides for i in range(side.n_units)]
@@ -131,7 +134,7 @@ def test_the_statistics_agree_with_plain_numpy(estimator: Any, given: Any, poole
 def test_shared_donors_swap_their_parts_and_other_donors_swap_among_themselves(
     a: int, s: int
 ) -> None:
-    """Use `a` donors that are in the foreground only, as many others, and `s` shared donors."""
+    """Use `a` donors in the foreground only, `a` in the background only, and `s` in both."""
     rng = np.random.default_rng(2)
     data = donors(s, s, rng, cells=(15, 12), paired=True, shift=1.0)
     if a:
@@ -141,9 +144,9 @@ def test_shared_donors_swap_their_parts_and_other_donors_swap_among_themselves(
             for name in data
         }
     test = condition_test(CPCA(1), **data, random_state=0)
-    # Both parts of a shared donor are shifted, so that their mean is the mean of the donors in one
-    # set only. The parts are those of treated donors, the treated parts of shared donors, their
-    # control parts, and those of control donors.
+    # The parts are sorted: donors in the foreground only, the treated and then the control parts of
+    # shared donors, and donors in the background only. Both parts of a shared donor are shifted, so
+    # that the mean of their means equals the mean of the other donors, or 0 if there are none.
     parts = kept_parts(data)
     rest = [part.mean(axis=0) for part in parts[:a] + parts[a + 2 * s :]]
     for i in range(a, a + s):
@@ -159,12 +162,13 @@ def test_shared_donors_swap_their_parts_and_other_donors_swap_among_themselves(
     np.testing.assert_allclose(test.null_statistics, by_hand(parts, labels, 1), rtol=1e-9)
 
 
-def test_donors_of_one_set_are_thinned_to_the_smaller_median() -> None:
+def test_donors_in_one_dataset_keep_at_most_the_smaller_median_of_rows() -> None:
     rng = np.random.default_rng(0)
     units, others = np.repeat(np.arange(4), [60, 50, 40, 20]), np.repeat(np.arange(3, 6), 30)
     X, Y = rng.normal(size=(len(units), 3)), rng.normal(size=(len(others), 3))
     thinned = _balanced(two_samples(X, Y, units, others, fewest=1), rng)
-    # The medians of the donors in one set are 50 and 30. Donor 3 has 20 and 30 rows.
+    # Donors 0 to 2 are only in the foreground, and donors 4 and 5 only in the background. Their
+    # median numbers of rows are 50 and 30. Donor 3 is in both datasets, with 20 and 30 rows.
     np.testing.assert_array_equal(thinned.foreground.sizes, [30, 30, 30, 20])
     np.testing.assert_array_equal(thinned.background.sizes, [20, 30, 30])
     # The background has no donors of its own here.
@@ -211,7 +215,7 @@ def test_one_donor_against_nineteen_donors_is_enough_for_a_test() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "given"), [("auto", {}), (1.5, {"alpha": 1.5})])
-def test_statistics_of_many_features_are_those_of_numpy(alpha: Any, given: Any) -> None:
+def test_the_statistics_of_many_features_agree_with_plain_numpy(alpha: Any, given: Any) -> None:
     """Use so many features that an iteration solves the contrast at a given alpha."""
     rng = np.random.default_rng(8)
     data = donors(3, 3, rng, cells=(150, 150), sd=0.3, size=710)
@@ -219,7 +223,8 @@ def test_statistics_of_many_features_are_those_of_numpy(alpha: Any, given: Any) 
         data[name] = data[name] * np.linspace(3, 0.2, 710) + 40.0
     data["X"][:, 5] += 4.0
     labels = [np.isin(np.arange(6), chosen) for chosen in combinations(range(6), 3)]
-    # In the eighth relabelling, the first two eigenvalues are close.
+    # In the eighth relabelling, the first two eigenvalues are close, which is hard for an
+    # iteration.
     expected = by_hand(kept_parts(data), labels[:8], 2, **given)
     test = condition_test(CPCA(2, alpha=alpha), **data)
     np.testing.assert_allclose(test.null_statistics[:8], expected, rtol=1e-11)

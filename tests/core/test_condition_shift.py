@@ -55,7 +55,7 @@ def study(kind: str, seed: int, shift: float) -> dict[str, Any]:
     ("kind", "shift"),
     [("rows", 1.0), ("rows", 3.0), ("paired", 1.0), ("paired", 3.0), ("nested", 3.0)],
 )
-def test_an_effect_is_found_along_its_feature(kind: str, shift: float) -> None:
+def test_an_effect_on_one_feature_is_found_along_that_feature(kind: str, shift: float) -> None:
     found = condition_shift(**study(kind, 0, shift), n_resamples=0, random_state=0)
     assert found.p_value < 0.05
     assert found.direction.argmax() == abs(found.direction).argmax() == 7
@@ -67,7 +67,7 @@ def test_an_effect_is_found_along_its_feature(kind: str, shift: float) -> None:
         assert 0 < found.effect_low < shift < found.effect_high + 0.5
 
 
-def test_rows_are_scored_along_the_direction_of_the_other_donors() -> None:
+def test_rows_are_scored_along_a_direction_that_is_fitted_to_the_other_donors() -> None:
     data = by_donor(5, 1.0)
     found = condition_shift(**data, n_resamples=0)
     for name in found.units:
@@ -90,7 +90,7 @@ def test_rows_are_scored_along_the_direction_of_the_other_donors() -> None:
 
 
 @pytest.mark.parametrize("n", [3, 5])
-def test_p_value_and_interval_account_for_products_that_enter_the_mean_twice(n: int) -> None:
+def test_p_value_and_interval_account_for_the_dependence_between_effects_of_donors(n: int) -> None:
     data = by_donor(4, 0.3, n_donors=n)
     found = condition_shift(**data, n_resamples=0)
     effects = np.array(
@@ -100,9 +100,10 @@ def test_p_value_and_interval_account_for_products_that_enter_the_mean_twice(n: 
             for name in np.unique(data["units"])
         ]
     )
-    # The effect of a donor is the mean of its products with the other donors. Each product of two
-    # donors enters both of their effects, so the effects vary less than independent effects would.
-    # For three donors, the variance of their mean is therefore multiplied by 4.
+    # The effect of a donor is a mean of inner products of its own difference with the differences
+    # of the other donors. The inner product of two donors is part of both effects, so the effects
+    # depend on each other. With n donors, the usual estimate of the variance of their mean is
+    # therefore multiplied by 2 (n - 1) / (n - 2).
     error = np.sqrt({3: 4, 5: 8 / 3}[n] / n) * effects.std(ddof=1)
     assert found.p_value == pytest.approx(student.sf(effects.mean() / error, n - 1))
     half = student.ppf(0.975, n - 1) * error
@@ -236,6 +237,7 @@ def test_invalid_comparisons_are_refused(change: dict[str, Any], message: str) -
 
 
 def mixture(share: float, shift: float, seed: int, n: int = 600) -> tuple[Any, Any, Any]:
+    """Return scores of which a given share is shifted, background scores, and which are shifted."""
     rng = np.random.default_rng(seed)
     true = rng.random(n) < share
     return rng.standard_t(8, n) + shift * true, rng.standard_t(8, n), true

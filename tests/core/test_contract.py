@@ -40,10 +40,10 @@ def cases(wanted: Callable[[Case], bool] = lambda case: True) -> Any:
 
 
 def planted(n: int = 160, m: int = 120, d: int = 12, seed: int = 0) -> tuple[Any, Any]:
-    """Return two matrices that share two strong directions; X has two more.
+    """Return X and Y, which share two strong directions; X has two more.
 
-    With m == n, each row of the second matrix also contains the extra signal of the same row of X.
-    The second matrix then serves as the positive view.
+    With m == n, each row of Y also contains the extra signal of the same row of X. X and Y are then
+    positive pairs.
     """
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
@@ -60,7 +60,7 @@ def data_for(case: Case, d: int = 12, seed: int = 0) -> tuple[Any, Any]:
 
 
 def assert_unit(case: Case, components: Any, atol: float) -> None:
-    """Check that rows have unit length, and that they are orthogonal if the method says so."""
+    """Check that components have unit length, and are orthogonal if the method promises that."""
     products = components @ components.T
     if not case.orthonormal:
         products = np.diag(np.diag(products))
@@ -274,5 +274,5 @@ class CheckedPCAPlusPlus(NoisyPairs, PCAPlusPlus):
         CheckedPCAPlusPlus(1),
     ]
 )
-def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+def test_the_estimators_pass_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -22,7 +22,7 @@ def study(own: int, seed: int, n: int = 300, d: int = 40) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("own", [0, 1, 3, 5])
-def test_the_right_number_is_found(own: int) -> None:
+def test_the_number_of_directions_of_the_foreground_alone_is_found(own: int) -> None:
     found = []
     for seed in range(8):
         X, Y = study(own, seed)

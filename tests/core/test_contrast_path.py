@@ -1,4 +1,4 @@
-"""Tests of `contrast_path`: the grid of contrasts and the representatives."""
+"""Tests of `contrast_path`: its grid of alphas, and the representatives that it selects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_default_grid_has_zero_and_forty_logarithmic_steps(path: Any) -> Non
 
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_every_point_of_the_path_is_the_fit_at_that_contrast(path: Any) -> None:
+def test_every_point_of_the_path_equals_a_fit_at_its_alpha(path: Any) -> None:
     X, Y = planted()
     for i in (0, 7, 20, 40):
         fitted = CPCA(alpha=path.alphas[i]).fit(X, background=Y)
@@ -48,7 +48,7 @@ def test_variances_trace_the_pareto_front(path: Any) -> None:
             assert (np.diff(curve) <= 1e-10 * curve[0]).all()
 
 
-def test_affinity_is_the_product_of_cosines(path: Any) -> None:
+def test_affinity_is_the_product_of_the_cosines_of_principal_angles(path: Any) -> None:
     u, v = path.components[0], path.components[25]
     cosines = np.linalg.svd(u @ v.T, compute_uv=False)
     assert path.affinity[0, 25] == pytest.approx(np.prod(cosines))

@@ -1,4 +1,4 @@
-"""Tests of CPCA: Algorithm 1 of the paper, limits, the default alpha, and published effects."""
+"""Tests of CPCA: its subspace, the default alpha, published effects, and degenerate data."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_foreground_as_its_own_background_has_no_contrast() -> None:
         CPCA(alpha=1.0).fit(X, background=X)
 
 
-def test_values_beyond_the_range_of_float64_are_named() -> None:
+def test_values_beyond_the_range_of_float64_are_refused() -> None:
     X, Y = np.random.default_rng(0).normal(size=(2, 40, 6))
     with pytest.raises(ValueError, match=r"alpha=1e\+308 times the variances .* smaller alpha"):
         CPCA(alpha=1e308).fit(X, background=Y)
@@ -94,7 +94,10 @@ def test_values_beyond_the_range_of_float64_are_named() -> None:
 
 
 def test_the_ridge_counts_features_that_vary_in_either_dataset() -> None:
-    """Check the mean variance in the ridge if some features vary in one dataset only."""
+    """Check the ridge: a quarter of the background's mean variance per feature.
+
+    Features that vary in neither dataset do not count. One of the six features is constant here.
+    """
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(80, 6)) * [3, 1, 1, 2, 1, 1], rng.normal(size=(90, 6))
     Y[:, 3:] = X[:, 5:] = 7.0
@@ -107,7 +110,7 @@ def test_the_ridge_counts_features_that_vary_in_either_dataset() -> None:
     assert found == pytest.approx(alpha)
 
 
-# Directions without variance come last, and constant features have no effect.
+# Tests with constant features, and with directions in which neither dataset varies.
 negative_contrast = pytest.mark.filterwarnings("ignore:.*negative contrast")
 
 
@@ -152,7 +155,7 @@ def test_a_feature_with_a_tiny_variance_is_not_constant() -> None:
     assert np.abs(found.components_[:, 5]).max() > 0.99
 
 
-def test_infinite_contrast_counts_only_directions_with_variance() -> None:
+def test_an_infinite_alpha_keeps_directions_in_which_only_the_foreground_varies() -> None:
     x, y = data()
     x = np.hstack([x, np.zeros((60, 3))])
     y = np.hstack([y[:, :4], np.zeros((50, 5))])

@@ -1,6 +1,6 @@
 """Tests of cPCA*: the generalised eigenproblem, the automatic strength and the contrast index.
 
-Also with a singular background, with `condition_limit`, and with `orthogonal`.
+The tests also cover a singular background, `condition_limit` and `orthogonal`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def same_up_to_sign(a: Any, b: Any, atol: float) -> None:
     np.testing.assert_allclose(a * np.sign((a * b).sum(axis=1, keepdims=True)), b, atol=atol)
 
 
-def test_condition_limit_projects_on_the_leading_pooled_directions() -> None:
+def test_condition_limit_keeps_the_leading_principal_directions_of_both_datasets() -> None:
     X, Y = normal_pair(80, 60, 12)
     c_x, c_y = covariances(X, Y)
     values, vectors = np.linalg.eigh(c_x + c_y)
@@ -130,8 +130,8 @@ def test_the_ratio_is_infinite_along_directions_with_foreground_variance_only(sc
     assert np.abs(np.diag(v[:2] @ c_y @ v[:2].T)).max() < 1e-9 * total * (v[:2] ** 2).sum()
     np.testing.assert_allclose(v[:2] @ c_x @ v[:2].T, np.eye(2), atol=1e-8)
     np.testing.assert_allclose(star.contrast_index_[:2], 1, atol=1e-9)
-    # The first finite ratio is the largest ratio among the directions that are C_X-orthogonal to
-    # these two directions.
+    # The first finite ratio is the largest ratio among the directions whose foreground scores are
+    # uncorrelated with the scores of these two directions.
     rest = scipy.linalg.null_space(v[:2] @ c_x)
     w = scipy.linalg.eigh(rest.T @ c_x @ rest, rest.T @ c_y @ rest, eigvals_only=True)
     np.testing.assert_allclose(star.generalized_eigenvalues_[2], w[-1], rtol=1e-7)
@@ -140,7 +140,7 @@ def test_the_ratio_is_infinite_along_directions_with_foreground_variance_only(sc
 
 
 @pytest.mark.parametrize("kind", [np.asarray, SecondMoments.from_data])
-def test_too_few_rows_for_any_ratio_are_refused_unless_the_limit_helps(kind: Any) -> None:
+def test_beta_one_is_refused_if_no_direction_varies_in_both_datasets(kind: Any) -> None:
     rng = np.random.default_rng(3)
     X, Y = rng.normal(size=(20, 60)), rng.normal(size=(15, 60))
     X[:, :3] += rng.normal(size=(20, 1)) * 9
@@ -214,7 +214,7 @@ def wide() -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("data", [planted, wide])
-def test_the_index_is_the_difference_of_the_variances_over_their_sum(
+def test_the_contrast_index_is_the_difference_of_the_variances_over_their_sum(
     method: Any, data: Any
 ) -> None:
     X, Y = data()
@@ -227,9 +227,10 @@ def test_the_index_is_the_difference_of_the_variances_over_their_sum(
         np.testing.assert_allclose(other.contrast_index_, index_along(directions, X, Y), atol=1e-9)
 
 
-def test_without_a_ridge_generalised_contrastive_pca_maximises_the_index() -> None:
+def test_with_beta_one_the_directions_maximise_the_contrast_index() -> None:
     X, Y = planted()
     x, y = (np.cov(rows.T, bias=True) for rows in (X, Y))
+    # These generalised eigenvectors maximise the contrast index.
     values, vectors = scipy.linalg.eigh(x - y, x + y)
     star = CPCAStar(12, beta=1).fit(X, background=Y)
     np.testing.assert_allclose(star.contrast_index_, values[::-1], atol=1e-12)

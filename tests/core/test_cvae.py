@@ -25,21 +25,22 @@ from contrast_core.deep._reading import Measured, normalised  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def found() -> tuple[CVAE, Any]:
+def ring_model() -> tuple[CVAE, Any]:
     data = ring()
     X, Y, *_ = data
     return CVAE(n_shared=3, max_iter=60, random_state=0).fit(X, background=Y), data
 
 
-def test_the_salient_plane_shows_the_ring_and_not_the_curve(found: Any) -> None:
+def test_the_salient_plane_shows_the_ring_and_not_the_curve(ring_model: Any) -> None:
     """Predict the position on the ring from the salient variables by linear regression."""
-    model = found[0]
+    model = ring_model[0]
     X, Y, turn, _ = ring(seed=1)
     scores = model.transform(X)
     design = np.column_stack([scores, np.ones(len(X))])
     circle = np.column_stack([np.cos(turn), np.sin(turn)])
     left = circle - design @ np.linalg.lstsq(design, circle)[0]
     assert (left**2).sum() / (circle**2).sum() < 0.15
+    # The position on the curve, which both datasets share, explains hardly any of the scores.
     curve = np.column_stack([X[:, 0], np.ones(len(X))])
     explained = curve @ np.linalg.lstsq(curve, scores)[0]
     assert ((explained - scores.mean(axis=0)) ** 2).sum() < 0.05 * (
@@ -52,18 +53,18 @@ def test_the_salient_plane_shows_the_ring_and_not_the_curve(found: Any) -> None:
     assert model.transform_shared(X).shape == (800, 3)
 
 
-def test_the_added_signal_is_recovered_from_new_rows(found: Any) -> None:
+def test_the_added_signal_is_recovered_from_new_rows(ring_model: Any) -> None:
     X, Y, _, clean = ring(seed=1)
-    error = np.linalg.norm(found[0].denoise(X) - clean) / np.linalg.norm(clean)
+    error = np.linalg.norm(ring_model[0].denoise(X) - clean) / np.linalg.norm(clean)
     assert error < 0.35
     assert np.linalg.norm(X - clean) / np.linalg.norm(clean) > 1.5
-    assert np.linalg.norm(found[0].denoise(Y)) / np.sqrt(len(Y)) < 0.5 * np.linalg.norm(
+    assert np.linalg.norm(ring_model[0].denoise(Y)) / np.sqrt(len(Y)) < 0.5 * np.linalg.norm(
         clean
     ) / np.sqrt(len(X))
 
 
-def test_sampled_rows_are_distributed_like_the_fitted_data(found: Any) -> None:
-    model, (X, Y, *_) = found
+def test_sampled_rows_are_distributed_like_the_fitted_data(ring_model: Any) -> None:
+    model, (X, Y, *_) = ring_model
     drawn = {
         "X": (X, model.sample_foreground(4000, add_noise=True, random_state=0)),
         "Y": (Y, model.sample_background(4000, add_noise=True, random_state=0)),
@@ -79,12 +80,14 @@ def test_sampled_rows_are_distributed_like_the_fitted_data(found: Any) -> None:
     assert alone[:, -2:].std() > 5 * alone[:, 0].std()  # the ring varies, the curve does not
     again = model.sample_foreground(500, denoised=True, random_state=0)
     np.testing.assert_array_equal(alone, again)
-    noise = model.noise_variance_
+    noise = model.noise_variance_  # the rows of `ring` have noise of variance 0.04
     assert 0.5 * 0.04 < noise < 2.5 * 0.04
 
 
-def test_the_bound_is_larger_for_the_dataset_to_which_the_rows_belong(found: Any) -> None:
-    model = found[0]
+def test_the_likelihood_bound_is_larger_for_the_dataset_to_which_the_rows_belong(
+    ring_model: Any,
+) -> None:
+    model = ring_model[0]
     X, Y, *_ = ring(seed=1)
     assert model.score(X) > model.score(X, dataset="background") + 5
     assert model.score(Y, dataset="background") > model.score(X, dataset="background") + 5
@@ -121,7 +124,7 @@ class CheckedCVAE(ReversedBackground, CVAE):
 
 
 @parametrize_with_checks([CheckedCVAE(1, max_iter=1, random_state=0)])
-def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+def test_the_estimator_passes_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
@@ -143,8 +146,8 @@ def linear(matrix: Any, offset: Any = 0.0) -> Any:
 def test_the_bound_equals_the_density_if_the_posterior_is_exact() -> None:
     """Check a linear model whose encoders give the exact posterior.
 
-    The model is x = unit (S z + W t + e) + mean, so the density of x is normal. S and W are
-    orthogonal.
+    The model is x = unit (S z + W t + e) + mean, where z is a shared variable, t is a salient
+    variable, and e is noise. The density of x is therefore normal. S and W are orthogonal.
     """
     S, W = np.array([[1.5, 0, 0, 0.5]]).T, np.array([[0, 2.0, 1.0, 0]]).T
     sd, unit, mean = 0.7, 2.5, np.array([1.0, -2.0, 0.0, 5.0])
@@ -171,9 +174,10 @@ def test_the_bound_equals_the_density_if_the_posterior_is_exact() -> None:
         density = scipy.stats.multivariate_normal(mean, covariance)
         rows = density.rvs(size=4000, random_state=0)
         difference = bound(rows)[:, 0] - density.logpdf(rows)
-        # The cubature is exact for linear decoders, but log_noise has the precision of float32.
+        # The bound contains an integral over the posterior. Its cubature rule is exact for linear
+        # decoders, but log_noise has the precision of float32.
         np.testing.assert_allclose(difference, 0, atol=1e-5)
-    # A wrong posterior lowers the bound by its divergence from the exact posterior.
+    # A wrong posterior lowers the bound by its Kullback-Leibler divergence from the exact one.
     torch.nn.init.constant_(networks.shared_encoder.bias, 0.3)
     assert (coder.background_bounds(rows)[:, 0] - density.logpdf(rows)).mean() < -0.05
 
@@ -233,7 +237,7 @@ def test_data_of_every_kind_give_the_same_scores(kind: str, tmp_path: Path) -> N
         np.testing.assert_allclose(model.held_out_loss_, dense.held_out_loss_, atol=1e-4)
 
 
-def test_uneven_datasets_and_constant_features_are_accepted() -> None:
+def test_datasets_of_unequal_size_and_constant_features_are_accepted() -> None:
     X, Y, *_ = ring(500, 5)
     X, Y = (np.hstack([rows, np.ones((len(rows), 2))]) for rows in (X, Y))
     model = quick().fit(X, background=Y)

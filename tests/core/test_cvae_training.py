@@ -1,4 +1,4 @@
-"""Tests of the training of CVAE: seeds, warm starts, saved models, own networks, and the loop."""
+"""Tests of training a CVAE: seeds, warm starts, files, custom networks and the training loop."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_an_interrupted_training_leaves_the_model_as_it_was(monkeypatch: Any) ->
     assert all(vars(model)[name] is value for name, value in before.items())
 
 
-def test_a_warm_start_needs_the_same_model() -> None:
+def test_a_warm_start_needs_the_same_settings_and_features() -> None:
     X, Y, *_ = ring(60, 60)
     model = quick(max_iter=1, warm_start=True).fit(X, background=Y)
     scores = model.transform(X)
@@ -157,7 +157,7 @@ def test_a_file_with_invalid_weights_is_refused(
         load(tmp_path / "cvae.model").fit(X, background=Y)
 
 
-class Image(torch.nn.Module):
+class ImageEncoder(torch.nn.Module):
     """A small convolutional encoder of images with 6 x 6 pixels."""
 
     def __init__(self, n_out: int) -> None:
@@ -179,7 +179,7 @@ def test_custom_networks_are_trained_saved_and_loaded(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     Y = rng.normal(size=(120, 36))
     X = Y[::-1] + 3 * rng.normal(size=(120, 1)) * np.eye(36)[7]
-    networks = {"salient_encoder": Image(4), "shared_encoder": Image(6)}
+    networks = {"salient_encoder": ImageEncoder(4), "shared_encoder": ImageEncoder(6)}
     first = {
         name: value.clone() for name, value in networks["salient_encoder"].state_dict().items()
     }
@@ -196,7 +196,7 @@ def test_custom_networks_are_trained_saved_and_loaded(tmp_path: Path) -> None:
     again = load(tmp_path / "own.model")
     with pytest.raises(ValueError, match=r"give the same networks by set_params\(networks="):
         again.transform(X)
-    again.set_params(networks={**networks, "shared_encoder": Image(6)})
+    again.set_params(networks={**networks, "shared_encoder": ImageEncoder(6)})
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
     other = {**networks, "shared_encoder": torch.nn.Linear(36, 6)}
     with pytest.raises(ValueError, match="weights do not belong to the parameter networks"):
@@ -218,7 +218,9 @@ def test_custom_networks_are_trained_saved_and_loaded(tmp_path: Path) -> None:
         (torch.nn.Linear(D, 4), TypeError, "expected a dict"),
     ],
 )
-def test_networks_that_do_not_fit_are_refused(networks: Any, error: Any, match: str) -> None:
+def test_networks_of_wrong_types_or_shapes_are_refused(
+    networks: Any, error: Any, match: str
+) -> None:
     X, Y, *_ = ring(30, 30)
     model = quick(networks=networks)
     with pytest.raises(error, match=match):

@@ -55,7 +55,7 @@ def wave(
     wander: float,
     smoothness: float,
 ) -> Any:
-    """Return a plane wave with a phase that varies smoothly.
+    """Return a wave with a smoothly varying phase, a period in pixels and a direction (y, x).
 
     The phase is Gaussian noise, smoothed over `smoothness` pixels and multiplied by `wander`.
     """
@@ -82,9 +82,9 @@ def standard(pattern: Any) -> Any:
 
 
 def cells(shape: Shape, rng: np.random.Generator, *, empty: int = 64) -> Any:
-    """Return bright round cells of several sizes; the upper left corner stays empty.
+    """Return bright round cells of several sizes; no cell lies in the upper left corner.
 
-    The brightness lies between 0 and about 1.
+    The corner is a square with sides of `empty` pixels. The brightness lies between 0 and about 1.
     """
     y, x = np.mgrid[: shape[0], : shape[1]]
     image = np.zeros(shape)

@@ -36,15 +36,18 @@ def test_the_filter_is_the_posterior_mean() -> None:
         expected = S @ np.linalg.solve(S + strength * G, row - remover.mean_)
         np.testing.assert_allclose(estimate, expected + remover.signal_mean_, atol=1e-8)
     np.testing.assert_allclose(remover.patterns_ @ remover.filters_, np.eye(63), atol=1e-9)
-    # The strength of the background in a frame is the frame's mean square outside of the signal's
-    # directions, divided by the mean of this value over the background frames. It is at least 0.5.
+    # The strength of the background in a frame is the frame's mean square in the directions
+    # without signal, divided by the mean of this value over the background frames. Smaller
+    # strengths are set to 0.5.
     rest = (((Y - remover.mean_) @ remover.filters_[:, k:]) ** 2).mean(axis=1)
     expected = np.maximum(rest / rest.mean(), 0.5)
     np.testing.assert_allclose(remover.strengths(Y)[:, 0], expected, rtol=0.01)
 
 
 @pytest.mark.parametrize(("n", "most"), [(50, 0.90), (500, 0.65), (1500, 0.60)])
-def test_digits_on_photographs(n: int, most: float) -> None:
+def test_digits_are_separated_from_photographs_better_than_by_a_projection(
+    n: int, most: float
+) -> None:
     film = digits_on_photographs(n + 300)
     X, Y = film.foreground[:n], film.background[:n]
     remover = FrameBackgroundRemover(film.shape).fit(X, background=Y)
@@ -73,7 +76,7 @@ def test_stacks_of_frames_are_filtered_in_one_call() -> None:
     assert (marked.denoised[:250] ** 2).mean() < 0.1 * (signal**2).mean()
 
 
-def test_verdicts_on_too_few_frames_and_on_swapped_or_empty_contrasts() -> None:
+def test_verdicts_name_too_few_frames_swapped_layers_and_a_missing_signal() -> None:
     X, Y, _ = twitching_square(400, 400)
     film, empty = (a.reshape(-1, *SHAPE) for a in (X, Y))
 
@@ -126,7 +129,7 @@ def test_the_lag_average_is_the_mean_over_pixel_pairs_with_equal_offsets(
     np.testing.assert_allclose(stationary_part(covariance, shape).matrix(), positive, atol=1e-12)
 
 
-def test_texture_needs_fewer_frames_than_pixels() -> None:
+def test_the_covariance_of_a_texture_is_estimated_from_fewer_frames_than_pixels() -> None:
     rng = np.random.default_rng(0)
     step = np.subtract.outer(np.arange(20), np.arange(20))
     smooth = np.kron(np.exp(-np.abs(step) / 3), np.exp(-np.abs(step) / 3))
@@ -136,13 +139,15 @@ def test_texture_needs_fewer_frames_than_pixels() -> None:
     off = np.linalg.norm(found.covariance - smooth) / np.linalg.norm(smooth)
     sample = np.linalg.norm(np.cov(frames.T) - smooth) / np.linalg.norm(smooth)
     assert off < 0.4 * sample
-    # Held-out frames select a smaller ridge if the stationary part describes the frames better.
+    # The ridge is selected by held-out frames. It is small for a texture, which a stationary
+    # covariance describes well, and large for white noise.
     assert texture(rng.normal(size=(300, 400)) @ root.T, (20, 20)).ridge == 0.1
     assert texture(rng.normal(size=(300, 400)), (20, 20)).ridge == 0.8
 
 
 @pytest.mark.parametrize("gamma", [0.1, 0.5, 2.0])
-def test_debiasing_inverts_the_bias_of_spikes(gamma: float) -> None:
+def test_debiasing_recovers_large_eigenvalues_from_their_biased_estimates(gamma: float) -> None:
+    # gamma is the number of features divided by the number of rows. The noise has variance 1.
     spikes = 1 + np.sqrt(gamma) * np.array([1.0, 1.5, 3.0, 20.0])
     observed = spikes * (1 + gamma / (spikes - 1))
     np.testing.assert_allclose(debiased(observed, gamma), spikes, rtol=1e-7)
@@ -168,7 +173,7 @@ def test_planted_directions_are_found_and_no_others() -> None:
     assert signal_subspace(noise + loud[::-1], background + loud).n_components == 0
 
 
-def test_frames_of_a_weak_background_count_more() -> None:
+def test_frames_with_a_weak_background_get_a_larger_weight() -> None:
     rng = np.random.default_rng(0)
     u = np.linalg.qr(rng.normal(size=(60, 1)))[0]
     strength = np.tile([1.0, 25.0], 200)[:, None]
@@ -190,7 +195,7 @@ def test_variances_are_debiased_and_small_in_undetected_directions() -> None:
 
 def test_a_mean_is_shrunk_according_to_its_noise() -> None:
     frames = np.random.default_rng(0).normal(size=(50, 30))
-    noise = (frames**2).sum() / 50**2  # squared noise of the mean frame
+    noise = (frames**2).sum() / 50**2  # squared norm of the noise in the mean frame
     direction = np.full(30, 1 / np.sqrt(30))
     for power, kept in ((0.0, 0.0), (0.5, 0.0), (2.0, 0.5), (10.0, 0.9)):
         mean = np.sqrt(power * noise) * direction

@@ -1,4 +1,4 @@
-"""Tests of background removal from frames of any size, with a library of background frames."""
+"""Tests of background removal from large frames, by comparison with a library of frames."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_absorbed_light_gives_the_optical_density() -> None:
     assert found[0, :3].mean() == pytest.approx(np.log(1000), rel=0.02)
 
 
-def test_verdicts_on_large_frames() -> None:
+def test_large_frames_without_signal_swapped_or_too_few_get_a_verdict() -> None:
     for frames, background, kind in (
         (EMPTY[::2], EMPTY[1::2], "nothing found"),
         (EMPTY, FILM, "layers probably swapped"),

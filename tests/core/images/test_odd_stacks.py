@@ -40,7 +40,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "Channels.map": lambda stack: Channels(-1).map(lambda rows: 2.0 * rows, stack),
     "block_moments": lambda stack: [m.covariance for m in images.block_moments(SMALL, stack)],
     "suppress_background": lambda stack: suppressed(stack, BEHIND),
-    "from another": lambda stack: suppressed(STACK, stack),
+    "background of suppress_background": lambda stack: suppressed(STACK, stack),
 }
 
 
@@ -70,7 +70,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no height": (lambda s: s[:, :0], "0 x 9|no pixels|no rows|n_samples=0"),
     "NaN": (lambda s: np.where(s < 2, np.nan, s), "NaN"),
     "too large": (lambda s: s.astype(int) + 2**60, "whole numbers beyond 2..53"),
-    "a name": (lambda s: "film.tif", "str 'film.tif'"),
+    "a file name": (lambda s: "film.tif", "str 'film.tif'"),
     "ragged": (lambda s: [[1, 2], [3]], r"is list \[\[1, 2\], \[3\]\]"),
     "complex": (lambda s: s + 0j, "pixels of type.*complex128.*real part"),
     "sparse tensor": (lambda s: _tensor(s).to_sparse(), "is Tensor"),
@@ -149,16 +149,16 @@ def test_a_mapped_function_must_return_real_numbers_of_the_right_shape(sampling:
 
 
 KERNEL = cc.KernelCPCA(2, alpha=1.0).fit(STACK.reshape(6, -1), background=BEHIND.reshape(6, -1))
-NO_COUNTS = ["3", None, 2.5, [3], True, np.nan, 10**400, np.array([1, 2])]
+INVALID_COUNTS = ["3", None, 2.5, [3], True, np.nan, 10**400, np.array([1, 2])]
 ARGUMENTS: dict[str, tuple[Callable[[Any], Any], list[Any], str]] = {
-    "size": (Patches, [*NO_COUNTS, 0, -1, (), (8,), (8, 2.5), (8, 0), (8, 10**400)], "size"),
-    "stride": (lambda v: Patches(4, v), [*NO_COUNTS, 0, -1, 5], "stride"),
+    "size": (Patches, [*INVALID_COUNTS, 0, -1, (), (8,), (8, 2.5), (8, 0), (8, 10**400)], "size"),
+    "stride": (lambda v: Patches(4, v), [*INVALID_COUNTS, 0, -1, 5], "stride"),
     "stride of a box": (lambda v: Patches((4, 9), v), [5, 9], "4 x 9 .* from 1 to 4"),
-    "axis": (Channels, [*NO_COUNTS, 64, -65], "axis"),
+    "axis": (Channels, [*INVALID_COUNTS, 64, -65], "axis"),
     "elements": (lambda v: SMALL.rows(STACK, elements=v), ["3", 2.5, True, 0, -1], "elements"),
     "sampling": (
         lambda v: suppressed(STACK, BEHIND, v),
-        [*NO_COUNTS, Patches, Channels(), np.array(["patches", "frames"])],
+        [*INVALID_COUNTS, Patches, Channels(), np.array(["patches", "frames"])],
         "sampling=",
     ),
     "estimator of weight_maps": (
@@ -168,7 +168,7 @@ ARGUMENTS: dict[str, tuple[Callable[[Any], Any], list[Any], str]] = {
     ),
     "frame_shape": (
         lambda v: images.FrameBackgroundRemover(v).fit(STACK, background=BEHIND),
-        [*NO_COUNTS[:7], (8,), (8, 9, 1), (8, 0), (8, 2.5), (8, 10**400)],
+        [*INVALID_COUNTS[:7], (8,), (8, 9, 1), (8, 0), (8, 2.5), (8, 10**400)],
         "frame_shape",
     ),
 }

@@ -1,4 +1,4 @@
-"""Tests of both background removers, for patches and for frames; one is compared with NumPy."""
+"""Tests of both background removers; the one for patches is compared with plain NumPy."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_clones_and_pickles_agree_and_output_keeps_feature_names(make: Any) -> N
 
 
 def in_plain_numpy(rows: Any, X: Any, Y: Any, mode: str) -> tuple[Any, Any]:
-    """Compute the posterior mean from its definition, row by row and for two strengths."""
+    """Return the posterior means of the signal and of the strengths of signal and background."""
     d = X.shape[1]
     cx, cy = np.cov(X.T, bias=True), np.cov(Y.T, bias=True)
     delta = X.mean(axis=0) - Y.mean(axis=0)
@@ -178,6 +178,7 @@ def in_plain_numpy(rows: Any, X: Any, Y: Any, mode: str) -> tuple[Any, Any]:
     gains = [1.0] if mode == "constant" else [0.02, *np.geomspace(0.1, 4, 6)]
     pairs = list(product([0.0, *np.geomspace(0.0003, 30, 16)], gains))
     estimates, strengths = [], []
+    # s and g are the strengths of the signal and of the background, with a uniform prior on a grid.
     for row in rows - Y.mean(axis=0):
         logs, means = [], []
         for s, g in pairs:
@@ -200,7 +201,7 @@ def test_the_estimate_is_the_posterior_mean(mode: Any) -> None:
     np.testing.assert_allclose(remover.strengths(X[:40]), strengths, rtol=1e-9)
 
 
-def test_whole_or_merged_moments_give_the_same_fit_as_data() -> None:
+def test_moments_computed_at_once_or_in_two_parts_give_the_same_fit_as_rows() -> None:
     y = SecondMoments.from_data(Y)
     parts = SecondMoments.from_data(X[:99]).merge(SecondMoments.from_data(X[99:]))
     expected = StructuredBackgroundRemover().fit(X, background=Y).transform(X)

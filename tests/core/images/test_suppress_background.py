@@ -85,7 +85,7 @@ def test_squares_are_used_if_strips_do_not_fit_in_the_image() -> None:
     assert suppress_background(image, lines).sampling == Patches((16, 16), 2)
 
 
-def test_the_result_is_that_of_the_remover_on_patches() -> None:
+def test_the_result_equals_the_output_of_the_remover_fitted_to_patches() -> None:
     result = suppress_background(IMAGE, MASK, sampling=QUICK, background_strength="constant")
     # The image is small, so the fit uses the windows at every position.
     every = Patches(size=8, stride=1)
@@ -216,7 +216,8 @@ def test_images_stay_as_bright_unless_the_mean_is_removed_too() -> None:
     assert asked.brightness == 0
     np.testing.assert_allclose(kept.denoised - asked.denoised, kept.brightness, atol=1e-12)
     assert kept.verdicts == asked.verdicts == ()
-    # A box in the dark part of a texture does not make the image darker, nor does a dark ground.
+    # The image stays as bright if the masked area is darker than the rest of the image: a dark
+    # ground behind bright cells, and a dark part of a texture.
     for bright in (IMAGE + 100, 0.5 + np.abs(image - 0.6)):
         result = suppress_background(bright, MASK, sampling=QUICK)
         assert result.denoised.mean() == pytest.approx(bright.mean(), abs=0.02)
@@ -240,8 +241,9 @@ def test_stripes_are_sampled_in_strips_and_fringes_in_squares(turned: bool) -> N
     ("pattern", "strengths", "sides", "other", "share"),
     [
         (stripes, (1, 0.3), (6, 64), {"sampling": Patches()}, 0.95),
-        # Each line has a random brightness, so the background seems to vary in strength. A constant
-        # strength nevertheless gives the smaller error.
+        # Each line has a random brightness, so the background seems to vary in strength. With
+        # brightness="remove" the default is therefore a constant strength, which gives the smaller
+        # error.
         (curtains, (2, 0.1), (64, 6), {"background_strength": "varying"}, 0.75),
     ],
 )
@@ -265,6 +267,7 @@ def test_lines_are_averaged_over_their_whole_length() -> None:
     image, mask, clean = scene(scan_lines, (180, 190), 96, amplitude=2, noise=0.1)
     out = np.empty(image.shape)
     result = suppress_background(np.stack([image, image[::-1]]), np.stack([mask, mask[::-1]]))
+    # By default, the mean of each whole line is removed first and the image is then filtered again.
     twice = suppress_background(image, mask, out=out)
     once = suppress_background(image, mask, sampling=Patches((6, 64)))
     assert twice.sampling == result.sampling == once.sampling

@@ -1,4 +1,4 @@
-"""Tests of the verdicts about a contrast of images and about smooth backgrounds."""
+"""Tests of the verdicts, which name problems with a contrast of images or with its background."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def blocks(image: Any, mask: Any = None) -> Any:
 
 
 def with_background(pattern: Any) -> tuple[Any, Any, Any]:
-    """Return cells on a pattern, such a pattern alone, and a mask of an area without cells."""
+    """Return cells on a pattern, another image of the pattern alone, and a mask without cells."""
     image, mask, _ = scene(pattern, (160, 170), 80)
     other, _, clean = scene(pattern, (160, 170), 80, seed=1)
     return image, other - clean, mask
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_verdicts_on_sound_swapped_and_empty_contrasts(pattern: str) -> None:
+def test_sound_contrasts_get_no_verdict_but_swapped_or_empty_ones_do(pattern: str) -> None:
     image, alone, mask = with_background(PATTERNS[pattern])
     assert verdicts(blocks(image), blocks(image, mask)) == ()
     (swapped,) = verdicts(blocks(alone), blocks(image))
@@ -62,11 +62,9 @@ def test_verdicts_on_sound_swapped_and_empty_contrasts(pattern: str) -> None:
     assert swapped.severity == "doubtful"
     assert f"{swapped.value:.2g} times" in swapped.sentence
     assert kinds(verdicts(blocks(image), blocks(image))) == ["nothing found"]
-    # The two halves of an image of stripes show different stripes.
-    if pattern != "stripes":
-        (verdict,) = verdicts(blocks(alone[:, :85]), blocks(alone[:, 85:]))
-        assert verdict.kind == "nothing found"
-        assert 0.5 < verdict.value < verdict.threshold
+    (verdict,) = verdicts(blocks(alone[:, :85]), blocks(alone[:, 85:]))
+    assert verdict.kind == "nothing found"
+    assert 0.5 < verdict.value < verdict.threshold
 
 
 def test_camera_noise_has_no_structure() -> None:
@@ -78,7 +76,7 @@ def test_camera_noise_has_no_structure() -> None:
     assert kinds(suppress_background(image, alone, sampling=QUICK).verdicts) == [verdict.kind]
 
 
-def test_the_ratio_agrees_with_plain_numpy() -> None:
+def test_the_held_out_ratio_of_variances_agrees_with_plain_numpy() -> None:
     rng = np.random.default_rng(0)
     halves = [[rng.normal(size=(30, 6)) * [2, 1, 1, 1, 1, 1] for _ in "xy"] for _ in range(2)]
 
@@ -105,7 +103,7 @@ def test_the_ratio_agrees_with_plain_numpy() -> None:
 @pytest.mark.parametrize("n", [40, 4000])
 def test_few_rows_do_not_bias_the_participation_ratio(n: int) -> None:
     rng = np.random.default_rng(0)
-    # A flicker of the whole frame does not count as structure.
+    # The second term makes whole frames brighter or darker, which does not count as structure.
     film = rng.normal(size=(n, 10, 12)) + 3 * rng.normal(size=(n, 1, 1))
     assert participation_ratio(block_moments(Frames(), film)) == pytest.approx(1, abs=0.1)
     assert participation_ratio([SecondMoments(n, np.zeros(5), np.eye(5))]) == pytest.approx(1)
@@ -229,11 +227,11 @@ def test_haze_over_equally_smooth_objects_gives_no_verdict() -> None:
     assert smooth_background(lambda each: 0.5 * each, image, area, None) == (True, ())
 
 
-def test_patterns_of_other_kinds_are_not_examined() -> None:
+def test_no_filter_is_considered_for_backgrounds_that_are_not_smooth() -> None:
     rng = np.random.default_rng(0)
 
     def refuse(image: Any) -> Any:
-        raise AssertionError("examined")
+        raise AssertionError("the background is not smooth, so no signal must be computed")
 
     for area in (*(each((90, 90), rng) for each in (grid, white, scan_lines)), np.ones((90, 90))):
         assert smooth_background(refuse, cells(SHAPE, rng), area, None) == (False, ())
