@@ -1,4 +1,4 @@
-"""Conversion of draws to ArviZ inference data, and the check that the chains have converged."""
+"""Conversion of posterior draws to ArviZ inference data, and a check that chains have converged."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 from contrast_core._validation import FloatArray
 from contrast_core.feedback import warn
 
-_LARGEST_RHAT = 1.01
+_LARGEST_RHAT = 1.01  # chains count as converged if the R-hat of every variable is below this
 _LEAST_ESS = 100  # least effective sample size for each chain
-# Largest share of divergent draws. A few divergences at loadings of length near zero do no harm.
+# Largest share of divergent draws that gives no warning. A few draws diverge where a column of the
+# loadings has a length near zero, which does no harm.
 _DIVERGING = 0.01
-_N_WORST = 3  # number of variables whose effective sample size is computed
+_N_WORST = 3  # the effective sample size is computed for this many variables with the largest R-hat
 
 _DIMENSIONS = {
     "components": ["component", "feature"],
@@ -32,7 +33,8 @@ def inference_data(
 ) -> Any:
     """Return variables (chains, draws, ...) as `arviz.InferenceData`.
 
-    The result also has the feature weights, which are computed from ``components`` (..., k, D).
+    The variable ``feature_weights`` is added to the result. For each component it holds the squares
+    of the entries of ``components`` (..., k, D), divided by the largest of these squares.
     """
     components = variables["components"]
     k, n_features = components.shape[2:]

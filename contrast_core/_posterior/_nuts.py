@@ -1,4 +1,7 @@
-"""The No-U-Turn sampler for densities of matrices that do not depend on their rotation."""
+"""The No-U-Turn sampler for densities that are the same for a matrix and all its rotations.
+
+A rotation multiplies the matrix A (D, k) from the right by an orthogonal matrix (k, k).
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,16 @@ from contrast_core._validation import FloatArray
 
 _WARM_UP = 400  # least number of warm-up draws, from which step size and scales are learned
 
-# A target computes the log-density of a matrix (D, k) and of further numbers (n,), and
-# the gradients of the log-density with respect to both.
+# A target computes the log-density of a matrix (D, k) and of other parameters (n,), such as the
+# logarithm of a noise variance, and the gradients of the log-density with respect to both.
 Target: TypeAlias = Callable[[FloatArray, FloatArray], tuple[float, FloatArray, FloatArray]]
 
 
 class Draws(NamedTuple):
-    """Matrices (chains, draws, D, k), further numbers (chains, draws, n) and divergent draws."""
+    """Draws of matrices (chains, draws, D, k) and of other parameters (chains, draws, n).
+
+    `diverging` (chains, draws) tells at which draws the sampler diverged.
+    """
 
     matrices: FloatArray
     others: FloatArray
@@ -33,6 +39,8 @@ class _Trapezoids:
     density must then be multiplied by the volume of the matrices that share an L, which is
     :math:`\prod_i |L_{ii}|^{k-i}`, i = 1 .. k. The diagonal is positive, except for its last entry.
     The sign of that entry is free, so that the last column can pass through zero.
+
+    A point holds the entries of L, with the logarithms of the diagonal entries except the last.
     """
 
     def __init__(self, n_features: int, k: int) -> None:
@@ -52,7 +60,7 @@ class _Trapezoids:
         return found
 
     def point(self, matrix: FloatArray) -> FloatArray:
-        """Return the point of a lower trapezoidal matrix with a positive diagonal."""
+        """Return the point that represents a lower trapezoidal matrix with a positive diagonal."""
         entries: FloatArray = matrix[self.at].copy()
         entries[self.logged] = np.log(entries[self.logged])
         return entries
@@ -68,19 +76,21 @@ def draw_matrices(
     chains: int,
     rng: np.random.Generator,
 ) -> Draws:
-    """Draw from a density of matrices that is the same for all their rotations.
+    """Draw from a density that is the same for a matrix and all its rotations.
 
     Parameters
     ----------
     target : callable
-        Computes the log-density of a matrix (D, k) and of further numbers (n,), and its gradients
-        with respect to both. The density of the matrix is per unit volume of its D k entries.
+        Computes the log-density of a matrix (D, k) and of other parameters (n,), and its gradients
+        with respect to both. It is a density with respect to the D k entries of the whole matrix.
     start : ndarray of shape (D, k)
-        A likely matrix, lower trapezoidal with a positive diagonal.
+        A matrix of high density, lower trapezoidal with a positive diagonal.
     spread : ndarray of shape (D, 1)
-        At least the approximate width of the density along each row. Chains start this far apart.
+        For each row of the matrix, the standard deviation of the random starting points around
+        `start`. It should be about twice the standard deviation of the density, so that the chains
+        start at different points.
     others : ndarray of shape (n,)
-        Likely values of the further numbers.
+        Values of the other parameters at which the density is high.
     draws, chains : int
         Number of draws that each chain keeps, and number of chains. The warm-up takes half as many
         draws, but at least 400.

@@ -14,7 +14,11 @@ from contrast_core.moments import Moments
 
 
 def posterior_moments(model: Any) -> tuple[Moments, Moments]:
-    """Return the moments of a fit; without a background the foreground's moments serve as both."""
+    """Return the foreground and background moments of a fitted model.
+
+    If the model was fitted without a background, the foreground's moments are returned twice. The
+    contrast strength is then 0, so that the second moments have no effect.
+    """
     if hasattr(model, "foreground_moments_") and not hasattr(model, "background_mean_"):
         return model.foreground_moments_, model.foreground_moments_
     model._check_moments("draws from the posterior")
@@ -44,8 +48,8 @@ def sample_posterior(
     variables : callable
         Converts draws of matrices to the variables of the posterior.
     draws, chains, random_state
-        Arguments of the user, not yet checked. Diagnostics compare halves of chains, so they need
-        at least ten draws and two chains.
+        Arguments of the user, which are checked here. At least ten draws and two chains are
+        needed, because the diagnostics compare the halves of the chains.
     checked : sequence of str
         Variables whose convergence is checked.
     feature_names : tuple of str, optional

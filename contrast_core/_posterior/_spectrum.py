@@ -1,4 +1,4 @@
-"""All eigenpairs of a contrast, which are the coordinates for sampling its posterior."""
+"""All eigenpairs of a contrast. Posteriors are sampled in the coordinates of its eigenvectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from contrast_core.moments import Moments
 def contrast_spectrum(x: Moments, y: Moments, strength: float) -> Eigenpairs:
     """Return all D eigenpairs of ``C_X - strength * C_Y``, with eigenvectors in feature space.
 
-    Directions outside the span of the rows have the eigenvalue zero.
+    C_X and C_Y are the covariances of `x` and `y`. Directions that are orthogonal to all centred
+    rows have the eigenvalue zero.
     """
     contrast = x.matrix() - strength * y.matrix()
     values, vectors = scipy.linalg.eigh(contrast, driver="evd", check_finite=False)

@@ -51,8 +51,8 @@ def representatives(
     affinity : ndarray of shape (n, n)
         Affinities, for example from `subspace_affinity`.
     n_clusters : int
-        Number of clusters, from 1 to n. If there are fewer different subspaces, each of them is a
-        cluster.
+        Number of clusters, from 1 to n. If at most this many subspaces are different, each
+        different subspace is a cluster.
     random_state : int or None
         Seed of the k-means step.
 

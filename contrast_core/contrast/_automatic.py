@@ -5,24 +5,27 @@ from __future__ import annotations
 from contrast_core.moments import Moments
 from contrast_core.solve import ContrastSolution, Plan, in_form, plan_for, solve_trace_ratio
 
-# The ridge tau, divided by the mean variance of a feature. This ridge gives the same directions as
-# shrinking the covariance by 0.2 towards the mean variance times the identity.
+# The ridge tau of `background_ridge`, divided by the mean variance of a background feature. This
+# ridge gives the same directions as shrinking the background covariance by 0.2 towards the mean
+# variance times the identity.
 BACKGROUND_RIDGE = 0.25
 
 
 def trace_ratio_alpha(
     foreground: Moments, background: Moments, n_components: int, plan: Plan | None = None
 ) -> float:
-    r"""Return the contrast strength at which the best subspace has the largest ratio of variances.
+    r"""Return the largest ratio of foreground to background variance over all subspaces.
+
+    The default contrast strength alpha is this ratio,
 
     .. math:: \alpha = \max_V
         \frac{\operatorname{tr} V^\top C_X V}{\operatorname{tr} V^\top C_Y V + k\tau},
         \qquad \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
 
     over orthonormal V (n_features, k). The maximum is attained by the top-k eigenvectors of
-    :math:`C_X - \alpha C_Y`. D' is the number of features that vary in either dataset. Without the
-    ridge tau (see `background_ridge`), directions in which the background happens not to vary would
-    always have the largest ratio.
+    :math:`C_X - \alpha C_Y`. D' is the number of features that vary in at least one of the
+    datasets. Without the ridge tau (see `background_ridge`), directions in which the background
+    happens not to vary would always have the largest ratio.
 
     Parameters
     ----------
@@ -79,10 +82,11 @@ def background_ridge(
 
     .. math:: \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
 
-    where D' is the number of features that vary in either dataset. This ridge is equivalent to
-    shrinking the background covariance by 0.2 towards a multiple of the identity. The default alpha
-    of cPCA includes the ridge in the trace ratio. The default of cPCA* is :math:`\beta = 1 / (1 +
-    \tau)`, at which :math:`B_\beta` is proportional to :math:`C_Y + \tau I`.
+    where D' is the number of features that vary in at least one of the datasets. This ridge is
+    equivalent to shrinking the background covariance by 0.2 towards a multiple of the identity. The
+    default alpha of cPCA includes the ridge in the trace ratio. The default of cPCA* is
+    :math:`\beta = 1 / (1 + \tau)`, at which :math:`B_\beta` is proportional to
+    :math:`C_Y + \tau I`.
 
     Parameters
     ----------
@@ -117,7 +121,7 @@ def background_ridge(
 
 
 def denoising_alpha(foreground: Moments, background: Moments, plan: Plan | None = None) -> float:
-    """Return the strength for denoising: half the trace-ratio strength for two components.
+    """Return the contrast strength for denoising: half of `trace_ratio_alpha` for two components.
 
     This strength is used for any number of components. The denoised rows are closest to the clean
     rows at a contrast that is weaker than the one that separates groups best.

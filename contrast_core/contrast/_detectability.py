@@ -22,12 +22,13 @@ from contrast_core.moments import Moments
 def detectable_spike(n_features: int, n_pairs: float, *, exchangeable: bool = True) -> float:
     r"""Return the smallest variance of a signal that can be detected from positive pairs.
 
-    In units of the noise variance, it is
+    In units of the noise variance, this variance is
 
     .. math:: \sqrt{D / n} \quad\text{or}\quad \sqrt{D / 2n} ,
 
-    where the second form holds if the two views are pooled. Weaker signals cannot be detected,
-    because no principal direction of the sample points towards them.
+    where the second form holds if the covariance is estimated from both views together
+    (``exchangeable=True``). Weaker signals cannot be detected, because no principal direction of
+    the sample points towards them.
 
     Parameters
     ----------
@@ -73,9 +74,10 @@ def expected_subspace_error(
 ) -> float:
     r"""Return the subspace error of PCA++ that theory predicts.
 
-    Let :math:`\lambda` be the weakest spike, and let c = D / n be the aspect ratio (D / 2n if both
-    views are pooled). Let :math:`\theta` be the limit of the largest principal angle between the
-    estimated and the true signal subspace. Theory predicts
+    A spike is the variance of a signal in units of the noise variance. Let :math:`\lambda` be the
+    smallest spike, and let c = D / n be the aspect ratio (D / 2n with ``exchangeable=True``). Let
+    :math:`\theta` be the limit of the largest principal angle between the estimated and the true
+    signal subspace, as n and D grow at this ratio. Theory predicts
 
     .. math:: \sin^2\theta = \frac{c(\lambda + 1)}{\lambda(\lambda + c)}
         \quad\text{(fixed)}, \qquad \sin^2\theta = \frac{c}{\lambda + c} \quad\text{(growing)}.
@@ -83,7 +85,7 @@ def expected_subspace_error(
     Parameters
     ----------
     spikes : float or array-like
-        Variances of the signals in units of the noise variance; only the weakest matters. A
+        Variances of the signals in units of the noise variance; only the smallest matters. A
         generalised eigenvalue l of `PCAPlusPlus` corresponds to the spike ``l / (1 - l)``.
     n_features : int
         Number of features, D.
@@ -97,12 +99,14 @@ def expected_subspace_error(
     Returns
     -------
     float
-        The error, from 0 to 1. It is 1 if the weakest spike is not detectable.
+        The error :math:`\sin\theta`, from 0 to 1. With ``regime="fixed"`` it is 1 if the smallest
+        spike is not detectable.
 
     Raises
     ------
     ValueError
-        If a spike is negative or NaN, a size is not positive, or `regime` is neither of the two.
+        If there is no spike, if a spike is negative or NaN, if `n_features` or `n_pairs` is not
+        positive, or if `regime` is neither of the two names.
 
     References
     ----------
@@ -143,14 +147,16 @@ def signal_is_detectable(
 ) -> NDArray[np.bool_]:
     r"""Return whether each generalised eigenvalue l of PCA++ belongs to a detectable signal.
 
-    Two conditions must hold. The spike :math:`l/(1-l)` must exceed `detectable_spike`. The
-    eigenvalue l must exceed the largest eigenvalue that is expected by chance if the two views are
-    unrelated and s directions are kept,
+    Two conditions must hold. First, the variance of the signal in units of the noise variance,
+    which is :math:`l/(1-l)`, must exceed `detectable_spike`. Second, l must exceed the largest
+    eigenvalue that is expected by chance if the two views of n pairs are unrelated and s directions
+    are kept,
 
     .. math:: \sqrt{2s/n}\,(1 + s^{-2/3}).
 
     The first factor is the edge of the semicircle law, which the eigenvalues of the symmetrised
-    cross-moment follow. The second factor raises it to the 99% quantile of the largest eigenvalue.
+    cross-moment of unrelated views follow. The second factor increases this edge to the 99%
+    quantile of the largest eigenvalue.
 
     Parameters
     ----------
@@ -161,9 +167,9 @@ def signal_is_detectable(
     truncation : int
         Number of directions that whitening kept, s.
     n_pairs : float
-        Effective number of pairs.
+        Effective number of pairs, n.
     exchangeable : bool, default=True
-        Whether both views estimate the covariance.
+        Whether the covariance was estimated from both views together.
 
     Returns
     -------

@@ -14,10 +14,11 @@ def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None)
     .. math:: n_X = \frac{(\sum_j m_j)^2}{\sum_j m_j^2}, \qquad
         n_{\mathit{eff}} = \frac{2}{1/n_X + 1/n_{X^+}}
 
-    where :math:`m_j` is the number of pairs that contain the distinct row j. If all rows belong to
-    equally many pairs, :math:`n_X` is the number of distinct rows. Pass the result as
-    ``n_effective`` to `PCAPlusPlus.fit`, whose truncation depends on the amount of independent
-    noise in the pairs.
+    where :math:`m_j` is the number of pairs that contain the distinct row j of X. If all rows
+    belong to equally many pairs, :math:`n_X` is the number of distinct rows. :math:`n_{X^+}` is
+    computed in the same way from the rows of the positive view. Without `positive_rows`, the result
+    is :math:`n_X`. Pass the result as ``n_effective`` to `PCAPlusPlus.fit`, whose truncation
+    depends on the amount of independent noise in the pairs.
 
     Parameters
     ----------

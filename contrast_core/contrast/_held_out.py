@@ -33,13 +33,14 @@ def held_out_ratio(
 ) -> float:
     """Return the trace ratio of one half along k directions that are fitted to the other half.
 
-    Newton's iteration of `trace_ratio_alpha` is applied to the fitted half until its own ratio
-    rises by less than 5%. The measured half does not influence the directions.
+    Newton's iteration for `trace_ratio_alpha` chooses the directions from the half `fitted`. It
+    ends when the trace ratio of this half rises by less than 5%. The half `measured` does not
+    influence the directions, and the trace ratio of this half is returned.
 
     Parameters
     ----------
     fitted, measured : pair of SecondMoments
-        Moments of foreground and background of each half.
+        For each half, the moments of its foreground rows and of its background rows.
     k : int
         Number of directions.
     n_varying : int, optional

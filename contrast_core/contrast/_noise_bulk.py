@@ -29,6 +29,9 @@ def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> No
 
     .. math:: \sigma^2 (1 + \sqrt{D/n})^2 .
 
+    In a sample, the largest noise eigenvalue varies around this edge. Here "edge" therefore means
+    its 99% quantile.
+
     The noise variance is estimated as the median eigenvalue divided by the median of the law. The
     size of a signal has no influence on the median. Eigenvalues above the edge are then removed,
     and the variance is estimated again from the others. For this, the dimension and the degrees of
@@ -84,11 +87,11 @@ def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> No
 
 
 def noise_above(leading: FloatArray, trace: float, n_features: int, n_samples: float) -> int:
-    """Return how many of the leading eigenvalues exceed the noise, given the trace.
+    """Return how many of the leading eigenvalues exceed the noise, if the others are unknown.
 
-    The noise variance is the mean of the eigenvalues that do not exceed the noise. (`noise_bulk`
-    uses the median instead, which needs all eigenvalues.) Signals that are too weak to exceed the
-    noise raise this mean by their share of the trace.
+    `trace` is the sum of all eigenvalues. The noise variance is the mean of the eigenvalues that do
+    not exceed the noise. (`noise_bulk` uses the median instead, which needs all eigenvalues.)
+    Signals that are too weak to exceed the noise raise this mean by their share of the trace.
     """
     above, rest = 0, trace
     while above < len(leading):
@@ -105,7 +108,10 @@ def noise_above(leading: FloatArray, trace: float, n_features: int, n_samples: f
 
 @lru_cache(maxsize=256)
 def marchenko_pastur_median(aspect_ratio: float) -> float:
-    """Return the median of the nonzero part of the Marchenko-Pastur law at D/n, for variance 1."""
+    """Return the median of the nonzero part of the Marchenko-Pastur law, for variance 1.
+
+    `aspect_ratio` is c = D/n.
+    """
     root = math.sqrt(aspect_ratio)
     angle = np.linspace(0.0, math.pi, 4001)
     # x = 1 + c - 2 sqrt(c) cos(angle) runs over the support. In the angle, the density is smooth at
@@ -119,12 +125,17 @@ def marchenko_pastur_median(aspect_ratio: float) -> float:
 
 
 def marchenko_pastur_edge(aspect_ratio: float) -> float:
-    """Return the largest eigenvalue of a sample covariance of white noise at D/n."""
+    """Return the limit of the largest eigenvalue of a sample covariance of white noise.
+
+    `aspect_ratio` is D/n.
+    """
     return (1 + math.sqrt(aspect_ratio)) ** 2
 
 
 def debiased(values: FloatArray, aspect_ratio: float) -> FloatArray:
-    r"""Return population eigenvalues of spikes from sample eigenvalues, for noise of variance 1.
+    r"""Return the population eigenvalues of signals, given their sample eigenvalues `values`.
+
+    The noise has the variance 1.
 
     The function solves :math:`l (1 + \gamma / (l - 1)) = \text{value}` for l, where
     :math:`\gamma = D/n` (Baik and Silverstein, Journal of Multivariate Analysis 97:1382, 2006). For

@@ -31,7 +31,8 @@ def truncated_eigenpairs(
     Parameters
     ----------
     moments : moments
-        Mean and covariance S, in any form.
+        Mean and covariance S. In the form "products", S is known only through its products with
+        vectors.
     truncation : "auto", int, float or None
         The rule. "auto" keeps the eigenvalues above the noise (see `noise_bulk`). An integer keeps
         this number of eigenvalues. A fraction up to 1 keeps the fewest eigenvalues that contain
@@ -39,7 +40,7 @@ def truncated_eigenpairs(
     n_components : int
         Smallest number of eigenpairs that "auto" and a fraction keep.
     n_samples : float
-        Effective number of rows, which only "auto" needs.
+        Effective number of independent rows, which only "auto" needs.
     plan : Plan
         Plan of the solver for these moments.
 
@@ -77,8 +78,8 @@ def truncated_eigenpairs(
         n_features = int(moments.varies.sum())
         kept = noise_bulk(values, n_features, n_samples).n_above
     else:
-        held = np.cumsum(values[:rank])
-        kept = 1 + int(np.searchsorted(held, float(truncation) * held[-1] * (1 - 1e-12)))
+        sums = np.cumsum(values[:rank])
+        kept = 1 + int(np.searchsorted(sums, float(truncation) * sums[-1] * (1 - 1e-12)))
     k = min(max(kept, n_components), rank)
     return leading_eigenpairs(matrix, k, budget=plan.budget(len(matrix), k))
 
@@ -88,9 +89,10 @@ def _eigenpairs_by_products(
 ) -> Eigenpairs:
     """Find the eigenpairs that the rule keeps, in a search space that grows until it contains them.
 
-    Only the sum of the other eigenvalues is known; it follows from the trace, which is the sum of
-    the variances. Therefore "auto" estimates the noise level by the mean of all eigenvalues that do
-    not exceed the noise. With the whole spectrum, it uses the median.
+    Of the eigenvalues outside the search space, only the sum is known. It follows from the sum of
+    all eigenvalues, which is the sum of the features' variances. Therefore "auto" estimates the
+    noise level here by the mean of all eigenvalues that do not exceed the noise. (If all
+    eigenvalues are known, `noise_bulk` uses their median.)
     """
     if truncation is None:
         raise NotConvergedError("truncation=None needs the whole spectrum.")
@@ -125,7 +127,7 @@ def _eigenpairs_by_products(
         least=least,
     )
     if crowded:
-        raise NotConvergedError("the rule keeps more eigenpairs than the search has found.")
+        raise NotConvergedError("the truncation keeps more eigenpairs than the search has found.")
     if result.pairs is None:
         raise NotConvergedError(
             f"the search took {plan.max_products} products without finding the eigenpairs that "
@@ -153,8 +155,8 @@ def _check_truncation(truncation: object, n_components: int, n_features: int) ->
 def _check_rank(wanted: int, rank: int, option: str, moments: Moments) -> None:
     if wanted > rank:
         raise ValueError(
-            f"{option} asks for {wanted} directions in which the data vary. Up to rounding errors, "
-            f"the covariance S has {rank} among {moments.n_features} features "
-            f"({moments.n_samples} rows). In other directions, S+ v = lambda S v has no solution. "
-            "Use truncation='auto' or a smaller number."
+            f"{option} asks for {wanted} directions in which the data vary, but the covariance S "
+            f"has only {rank} among {moments.n_features} features ({moments.n_samples} rows), up "
+            "to rounding errors. In directions in which the data do not vary, S+ v = lambda S v "
+            "has no solution. Use truncation='auto' or a smaller number."
         )

@@ -21,16 +21,20 @@ from contrast_core.deep._reading import Measured
 def row_model(
     measured: Measured, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> RowModel:
-    """Return the density of rows: negative binomial if the scale has rates, else normal."""
+    """Return the distribution of rows given the outputs of the decoders.
+
+    It is negative binomial if `measured` has rates, which are computed for counts only. Otherwise
+    it is normal.
+    """
     if measured.rates_ is None:
         return Gaussian()
     return NegativeBinomial(measured.mean_, measured.unit_, measured.rates_, device, dtype)
 
 
 class Coder:
-    """Maps between rows in the units of the data and latent variables.
+    """Conversion of rows in the units of the data to latent variables, and back.
 
-    Its methods take blocks of dense or sparse rows and return ndarrays. For a tensor they return a
+    The methods take blocks of dense or sparse rows and return ndarrays. For a tensor they return a
     tensor, through which gradients flow. They compute in float64, so that the result for a row does
     not depend on the other rows of its block.
     """
@@ -38,7 +42,7 @@ class Coder:
     def __init__(
         self, networks: ContrastiveNetworks, measured: Measured, device: torch.device
     ) -> None:
-        # Gradients flow to the rows, not to the weights.
+        # Gradients are computed with respect to rows, but not with respect to weights.
         self.networks = networks.eval().double().requires_grad_(False)
         self.measured = measured
         self._move_to(device)
@@ -52,9 +56,11 @@ class Coder:
         return self.measured.rates_ is not None
 
     def salient(self, rows: Any) -> Any:
+        """Return the posterior means of the salient latent variables."""
         return self._apply(rows, lambda x: self._encoded(x, "salient"))
 
     def shared(self, rows: Any) -> Any:
+        """Return the posterior means of the shared latent variables."""
         return self._apply(rows, lambda x: self._encoded(x, "shared"))
 
     def denoised(self, rows: Any) -> Any:
@@ -67,17 +73,20 @@ class Coder:
         return self._apply(rows, function)
 
     def foreground_bounds(self, rows: Any) -> Any:
+        """Return the evidence lower bound of each row under the model of the foreground."""
         return self._apply(rows, lambda x: self._bounds(x, x[:0]))
 
     def background_bounds(self, rows: Any) -> Any:
+        """Return the evidence lower bound of each row under the model of the background."""
         return self._apply(rows, lambda x: self._bounds(x[:0], x))
 
     def decoded(
         self, salient: NDArray[Any] | None, shared: NDArray[Any] | None, *, noise: int | None
     ) -> FloatArray:
-        """Return rows from salient or shared latent variables or both.
+        """Return the rows that the decoders compute from latent variables.
 
-        `noise` is the seed of the noise, or None for rows without noise.
+        If the salient or the shared variables are None, their part is left out. `noise` is the seed
+        of the noise, or None for rows without noise.
         """
         parts = {"salient_decoder": salient, "shared_decoder": shared}
         with torch.no_grad():
@@ -99,7 +108,10 @@ class Coder:
         return np.asarray(rows + self.measured.unit_ * scale * rng.normal(size=rows.shape))
 
     def _in_units(self, decoded: Tensor, sums: Tensor, mean: Any) -> Tensor:
-        """Return expected rows: counts with these sums, or values about a mean."""
+        """Return the expected rows, in the units of the data, for outputs of the decoders.
+
+        For counts, `sums` are the sums of the rows. Otherwise, `mean` is added to the rows.
+        """
         if self._counts:
             return cast("NegativeBinomial", self._model).proportions(decoded).exp() * sums
         offset = torch.as_tensor(mean, dtype=torch.float64, device=decoded.device)
@@ -112,12 +124,14 @@ class Coder:
     def _bounds(self, x: Tensor, y: Tensor) -> Tensor:
         n_latent = self.networks.n_latent
         k = sum(n_latent) if len(x) else n_latent[1]
-        # Cubature rule of third degree: the mean over points at distance sqrt(k) on the axes.
+        # The expectation over the latent variables is computed by a cubature rule of third degree:
+        # the mean over the 2k points on the axes at distance sqrt(k) from the origin.
         points = k**0.5 * torch.eye(k, dtype=x.dtype, device=x.device)
         total = torch.zeros(len(x) + len(y), dtype=x.dtype, device=x.device)
         for point in (*points, *-points):
             noise = point[: k - n_latent[1]], point[k - n_latent[1] :]
             total = total + bounds(self.networks, self._model, x, y, noise) / (2 * k)
+        # The networks see rows divided by `unit_`. This changes the log-density by a constant.
         scale = 0.0 if self._counts else x.shape[1] * np.log(self.measured.unit_)
         return (total - scale)[:, None]
 

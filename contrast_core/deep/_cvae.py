@@ -40,21 +40,25 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
     r"""Contrastive variational autoencoder: nonlinear shared and salient latent variables.
 
     Shared latent variables z act on both datasets. Salient latent variables t act on the foreground
-    only. Each acts through a network:
+    only. Each kind acts through its own network, :math:`f_s` or :math:`f_t`:
 
     .. math:: x = f_s(z) + f_t(t) + \varepsilon, \qquad y = f_s(z) + \varepsilon,
 
-    with standard normal z and t and :math:`\varepsilon \sim N(0, \sigma^2 I)`. Two more networks
-    compute the mean and the variance of a normal posterior of each latent variable of a row. Adam
-    fits the four networks and :math:`\sigma` to minibatches by maximising the evidence lower bound
-    of both datasets. The data need not be in memory. Rows are centred by the background's mean, so
-    that :math:`f_t` includes the shift of the foreground. They are then divided by the root of the
-    background's mean variance, so that the model does not depend on the units.
+    with standard normal z and t and :math:`\varepsilon \sim N(0, \sigma^2 I)`. Two more networks,
+    the encoders, take a row and compute the means and variances of the normal posteriors of its
+    latent variables. Adam fits the four networks and :math:`\sigma` to minibatches by maximising
+    the evidence lower bound of both datasets. The data need not be in memory. Rows are centred by
+    the background's mean, so that :math:`f_t` includes the shift of the foreground. They are then
+    divided by the root of the background's mean variance, so that the model does not depend on the
+    units.
 
     ``noise="counts"`` is a model of raw counts, such as counts of single cells. Let :math:`\ell` be
     the sum of a row, and :math:`r_g` the share of feature g in all counts of the background. Then
 
-    .. math:: x_g \sim NB(\ell \, \mathrm{softmax}(f_s(z) + f_t(t) + \log r)_g, \theta_g) .
+    .. math:: x_g \sim NB(\ell \, \mathrm{softmax}(f_s(z) + f_t(t) + \log r)_g, \theta_g) ,
+
+    where a count with mean a has the variance :math:`a + a^2 / \theta_g`. In the background,
+    :math:`f_t(t)` is left out.
 
     `CVAE` needs torch.
 
@@ -75,27 +79,29 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         (b, latent) to rows (b, n_features). Encoders of images begin with
         ``torch.nn.Unflatten(1, (1, height, width))``, and their decoders end with
         ``torch.nn.Flatten()``. The networks are copied, and training starts from their weights. The
-        default networks are the paper's: two hidden layers of 128 and 256 units with ReLU, of which
-        the wider one is next to the rows.
+        default networks are the paper's: two hidden layers of 128 and 256 units with ReLU. The
+        layer of 256 units is the one next to the features.
     max_iter : int, optional
-        Largest number of passes over the data. By default it is chosen to give 4000 minibatches,
-        but at least 20 and at most 400 passes.
+        Largest number of passes over the data (epochs). By default it is chosen to give 4000
+        minibatches, but at least 20 and at most 400 passes.
     batch_size : int, default=128
         Number of rows in a minibatch, from both datasets together in proportion to their rows.
     learning_rate : float above 0, default=1e-3
         Learning rate of Adam.
     validation_fraction : float from 0 to 0.5, default=0.1
         Share of the rows of each dataset that is held out, at most 5000 rows of each. Training ends
-        once the bound of these rows has not risen for a tenth of the epochs (at least five), and
-        the weights of the best epoch are kept. With 0 the weights of the last epoch are kept.
+        once the evidence lower bound of these rows has not risen for a tenth of the largest number
+        of epochs (at least five epochs), and the weights of the best epoch are kept. With 0 no rows
+        are held out, and the weights of the last epoch are kept.
     warm_start : bool, default=False
         Whether to continue the last fit for `max_iter` more passes. The fit may come from another
         process (see `contrast_core.load`). The held-out loss shows whether the data are the same.
         If they are, the result is as if the training had not been interrupted (exactly so on the
-        same processor). On other data only the best weights and the scale are reused.
+        same processor). On other data, training starts again from the best weights of the last fit,
+        and rows are centred and scaled as in the last fit.
     device : str or torch.device, optional
         Device to compute on, such as ``"cuda"``; by default the CPU. On a GPU that supports
-        bfloat16, training uses it for products.
+        bfloat16, training multiplies matrices in this lower precision.
     progress : bool or callable, default=False
         Whether to show a progress bar of the passes. A callable replaces tqdm and takes the same
         arguments.
@@ -107,7 +113,8 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
     Attributes
     ----------
     weights_ : dict of ndarrays
-        Weights of the networks and ``log_noise``, under their names in torch.
+        Weights of the networks, under their names in torch, and ``log_noise``, the logarithm of the
+        noise's scale.
     mean_ : ndarray of shape (n_features,)
         Mean of the background. For counts, mean of the logarithms of the background's counts scaled
         to 10,000 per row.
@@ -118,7 +125,7 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         :math:`\sigma^2` in the data's squared units; for counts :math:`1 / \theta`, the
         overdispersion of each feature.
     training_loss_, held_out_loss_ : ndarrays of shape (n_epochs,)
-        Negative mean evidence lower bound per row, in the scaled units of the fit. The training
+        Negative mean evidence lower bound per row. It refers to the scaled rows. The training
         loss is the mean during each epoch. The held-out loss is computed after each epoch (NaN if
         no rows are held out). Epochs before a warm start are included.
     best_epoch_ : int
@@ -140,12 +147,12 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
     Notes
     -----
     The paper has one encoder of z for each dataset. Here one encoder of z serves both, so that rows
-    of unknown origin can be embedded. The salient encoder takes background rows as well.
+    of unknown origin can be embedded. The salient encoder can also be applied to background rows.
 
     As in any variational autoencoder, the latent variables are not unique: rotations, among other
     changes, give an equivalent model. The axes of a scatter plot therefore have no meaning on their
-    own, and other seeds give other pictures. Two kinds of digits separate on two axes; ten kinds do
-    not.
+    own, and other seeds give other pictures. Two salient dimensions separate images of two
+    different digits, but not images of all ten digits.
 
     See Also
     --------
@@ -243,9 +250,10 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         ValueError, TypeError
             If a parameter is out of range, the two datasets have different features, a dataset has
             only one row, or the background does not vary. The error is also raised if a value is
-            NaN or infinite, or is not a count with ``noise="counts"``, or if a network's output has
-            the wrong shape. It is raised too if the loss is NaN or infinite in the first epoch. If
-            this happens in a later epoch, there is a warning, and the best weights so far are kept.
+            NaN or infinite, if it is not a count with ``noise="counts"``, if a network's output has
+            the wrong shape, or if the loss is NaN or infinite in the first epoch. If the loss is
+            NaN or infinite in a later epoch, there is a warning instead, and the best weights so
+            far are kept.
         ImportError
             If torch is not installed.
         """
@@ -325,7 +333,7 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
     def transform(self, X: MatrixLike) -> FloatArray:
         """Return the posterior means of the salient latent variables.
 
-        The same encoder embeds background rows. They come to lie near foreground rows that have no
+        Background rows can be embedded as well. They lie near the foreground rows that have no
         salient part.
 
         Parameters
@@ -370,10 +378,10 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
     def denoise(self, X: MatrixLike) -> FloatArray:
         r"""Return the salient part of rows, :math:`f_t(\operatorname{E} t)`.
 
-        This is the paper's de-noised target. It leaves out the shared part and the mean of the
-        background. For counts both parts multiply the expected counts. The result is then the mean
-        profile of the background, multiplied by the salient part alone and scaled to the sum of
-        each row.
+        The paper calls it the de-noised target. The shared part and the mean of the background are
+        left out. For counts, the salient part and the shared part are factors of the expected
+        counts. The result is then the mean profile of the background, multiplied by the salient
+        factor alone and scaled to the sum of each row.
 
         Parameters
         ----------

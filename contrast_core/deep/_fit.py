@@ -11,7 +11,7 @@ import torch
 from contrast_core.deep._coding import row_model
 from contrast_core.deep._networks import ContrastiveNetworks
 from contrast_core.deep._objective import bounds
-from contrast_core.deep._reading import Measured, passes, split
+from contrast_core.deep._reading import Measured, joint_minibatches, split
 from contrast_core.deep._training import History, train
 from contrast_core.feedback import Progress
 from contrast_core.rows import Rows
@@ -36,7 +36,7 @@ def fit_networks(
     progress: Progress,
     before: History | None,
 ) -> History:
-    """Maximise the evidence lower bound, averaged over the rows of both datasets.
+    """Train the networks to maximise the mean evidence lower bound of the rows of both datasets.
 
     If `max_epochs` is None, the largest number of passes is chosen to give 4000 minibatches, but at
     least 20 and at most 400 passes.
@@ -50,7 +50,8 @@ def fit_networks(
 
     def held_out() -> Iterator[Any]:
         n_batches = _n_batches(out_x, out_y, _LARGER * batch_size)
-        return passes(out_x, out_y, n_batches, np.random.default_rng(0), scale.minibatch_options)
+        generator = np.random.default_rng(0)
+        return joint_minibatches(out_x, out_y, n_batches, generator, scale.minibatch_options)
 
     def loss(batch: tuple[torch.Tensor, ...], draws: torch.Generator) -> torch.Tensor:
         x_batch, y_batch = batch
@@ -61,7 +62,7 @@ def fit_networks(
     return train(
         networks,
         loss,
-        lambda rng: passes(x, y, steps, rng, scale.minibatch_options),
+        lambda rng: joint_minibatches(x, y, steps, rng, scale.minibatch_options),
         held_out if held_out_share else None,
         seed=seed,
         max_epochs=most,

@@ -13,7 +13,11 @@ from contrast_core.deep._reading import TARGET
 
 
 class Gaussian:
-    r"""Density :math:`x \sim N(f, \sigma^2 I)` of scaled rows, with one noise variance."""
+    r"""Density :math:`x \sim N(f, \sigma^2 I)` of scaled rows, with one noise variance.
+
+    Here f (`decoded`) is the sum of the outputs of the decoders, and `log_noise` is the logarithm
+    of :math:`\sigma`.
+    """
 
     def encoder_input(self, rows: Tensor) -> Tensor:
         """Return the inputs of the encoders for a minibatch of rows, (b, n_features)."""
@@ -28,7 +32,8 @@ class Gaussian:
 class NegativeBinomial:
     r"""Density :math:`x_g \sim NB(\ell\,\mathrm{softmax}(f + \log r)_g, \theta_g)` of counts.
 
-    Here :math:`\ell` is the sum of the row.
+    Here :math:`\ell` is the sum of the row, and f (`decoded`) is the sum of the outputs of the
+    decoders. A count with mean a has the variance :math:`a + a^2 / \theta_g`.
 
     Parameters
     ----------
@@ -36,8 +41,8 @@ class NegativeBinomial:
         Mean and scale of the logarithms of counts scaled to 10,000 per row. They standardise the
         input of the encoders.
     rates : ndarray of shape (n_features,)
-        r, the share of each feature in all counts of the background. Decoders that return zero give
-        these shares.
+        r, the share of each feature in all counts of the background. If the decoders return zero,
+        these are the expected shares of a row.
     """
 
     def __init__(
@@ -61,7 +66,9 @@ class NegativeBinomial:
 
     def log_density(self, rows: Tensor, decoded: Tensor, log_noise: Tensor) -> Tensor:
         log_mean = self.proportions(decoded) + torch.log(_totals(rows))
-        dispersion = torch.exp(-2 * log_noise)  # theta, the inverse variance of gamma noise
+        # A negative binomial count is Poisson with a random mean. The relative variance of this
+        # mean is 1 / theta.
+        dispersion = torch.exp(-2 * log_noise)  # theta
         # logaddexp gives log(theta + mean) without overflow and without loss of the smaller term.
         log_both = torch.logaddexp(log_mean, -2 * log_noise)
         density = (

@@ -42,14 +42,15 @@ class ContrastiveNetworks(nn.Module):
     sizes : dict
         Widths of the networks, as from `sizes_of`.
     noise_shape : tuple of int
-        Shape of the noise's parameter.
+        Shape of the noise parameter `log_noise`: ``()`` for one scale, or ``(n_features,)``.
     generator : torch.Generator
         Source of the first weights of the default networks.
 
     Raises
     ------
     ValueError, TypeError
-        If a network has another name, is not a module, or returns an output of another shape.
+        If a given network has a name that is not in `sizes`, is not a module, or returns an output
+        of another shape.
     """
 
     salient_encoder: nn.Module
@@ -96,7 +97,7 @@ class ContrastiveNetworks(nn.Module):
             ) from error
 
     def groups(self, learning_rate: float) -> list[dict[str, Any]]:
-        """Return parameter groups for an optimiser; the noise is learnt ten times faster."""
+        """Return parameter groups for an optimiser; the noise has ten times the learning rate."""
         others = [value for name, value in self.named_parameters() if name != "log_noise"]
         return [{"params": others}, {"params": [self.log_noise], "lr": 10 * learning_rate}]
 

@@ -42,11 +42,13 @@ def bounds(
     r"""Return the evidence lower bound of each row, evaluated at one point of its latent variables.
 
     .. math:: \operatorname{E} \ln p(x \mid f_s(z) + f_t(t)) - KL(q(z \mid x) \| p(z))
-        - KL(q(t \mid x) \| p(t)),
+        - KL(q(t \mid x) \| p(t)).
 
-    The expectation is replaced by the value at one point. `noise` holds this point in units of the
-    posterior's standard deviations: t for the foreground's rows, and z for all rows. The terms with
-    t are left out for the background. The result lists the foreground's rows first.
+    Here :math:`f_s` and :math:`f_t` are the decoders, and q are the posteriors that the encoders
+    compute. The expectation over q is replaced by the value at one point. `noise` holds this point
+    in units of the posterior's standard deviations, relative to the posterior's mean: t for the
+    foreground's rows, and z for all rows. The terms with t are left out for the background. The
+    result lists the foreground's rows first.
 
     References
     ----------

@@ -21,13 +21,14 @@ _MOST_HELD_OUT = 5000  # largest number of held-out rows, which are kept in memo
 
 
 class Measured(NamedTuple):
-    """Mean and scale of the background; fields have the names of fitted attributes.
+    """Mean and scale of the background; the fields have the names of fitted attributes of `CVAE`.
 
     mean_, unit_
-        Mean (n_features,) and root of the mean variance of the input of the encoders.
+        Mean (n_features,) of the background, and root of the mean variance of its features. For
+        counts, both are computed from the logarithms of counts scaled to 10,000 per row.
     rates_, total_
-        For counts: the share of each feature in all counts, which is above zero, and the mean sum
-        of a row.
+        For counts: the share of each feature in all counts of the background, which is above zero,
+        and the mean sum of a row of the background.
     """
 
     mean_: FloatArray
@@ -66,7 +67,7 @@ def measured(x: Rows, y: Rows, noise: Noise) -> Measured:
 
 def look_through(datasets: Sequence[Rows], noise: Noise) -> None:
     """Check before training that values are finite, and for a count model that they are counts."""
-    for rows in datasets:
+    for rows in datasets:  # `blocks` raises an error if a value is not finite
         for block in rows.blocks():
             if noise == "counts":
                 check_counts(block, rows.name)
@@ -104,10 +105,13 @@ def split(rows: Rows, share: float, rng: np.random.Generator) -> tuple[Rows, Row
     return rows.take(~chosen), load_into_memory(rows.take(chosen))
 
 
-def passes(
+def joint_minibatches(
     x: Rows, y: Rows, n_batches: int, rng: np.random.Generator, scale: dict[str, Any]
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Yield minibatches with rows of both datasets, in proportion to their numbers of rows."""
+    """Yield the minibatches of one pass, each of which has rows of both datasets.
+
+    The numbers of rows are in proportion to the sizes of the datasets.
+    """
     draws = rng.spawn(2)
     both = (minibatches(z, n_batches, each, **scale) for z, each in zip((x, y), draws, strict=True))
     for (_, foreground), (_, background) in zip(*both, strict=True):

@@ -31,9 +31,9 @@ class State(NamedTuple):
         State of Adam for each weight: running means of the gradient and of its square, and the
         number of steps.
     lowest : float
-        Lowest held-out loss so far.
+        Lowest held-out loss so far, averaged over three epochs.
     first : int
-        Number of earlier epochs on other data.
+        Number of earlier epochs on other data, whose losses cannot be compared.
     """
 
     weights: Arrays
@@ -104,10 +104,10 @@ def train(
         Training ends if the held-out loss, averaged over three epochs, has not fallen for this
         number of epochs.
     before : History, optional
-        A training to continue. The module must hold the weights that this training kept. If the
-        held-out loss of these weights is the same as before, or if nothing is held out, the data
-        are assumed to be the same, and the epochs follow without a break. Otherwise Adam starts
-        anew from these weights.
+        A training to continue. The module must hold the weights that this training kept. If their
+        held-out loss is the same as before, or if no rows are held out, the data are assumed to be
+        the same. Training then goes on from the last epoch as if it had not been interrupted.
+        Otherwise Adam starts anew from the kept weights.
     least_gain : float, default=0
         Amount by which the held-out loss must fall to count as lower.
     learning_rate : float, default=1e-3
@@ -117,7 +117,7 @@ def train(
     device : torch.device or str, default="cpu"
         Device to compute on.
     mixed : bool, default=True
-        Whether to use products in bfloat16 on a CUDA device that has it.
+        Whether to multiply matrices in bfloat16 on a CUDA device that supports it.
     progress : bool or callable, default=False
         Whether to show a bar of the epochs.
 

@@ -49,7 +49,8 @@ class ContrastPath(ShortRepr):
         Variances along each component. The variances of the first component trace the Pareto front
         of high foreground and low background variance (Abid et al. 2018, Thm 1).
     affinity : ndarray of shape (A, A)
-        Affinities between the subspaces: products of the cosines of their principal angles.
+        Affinities between the subspaces: products of the cosines of their principal angles. For
+        more than ten components, the k-th root of the product.
     labels : ndarray of shape (A,)
         Cluster of each contrast.
     representatives : ndarray of shape (p,)
@@ -115,12 +116,13 @@ def contrast_path(
 ) -> ContrastPath:
     r"""Fit contrastive PCA over a grid of strengths, and choose a few representative strengths.
 
-    The function computes the moments once and solves :math:`C_X - \alpha C_Y` at every alpha. It
-    measures the affinity of all pairs of subspaces, which is the product of the cosines of their
-    principal angles (for more than ten components, the k-th root of the product). Spectral
-    clustering then divides the subspaces into clusters, and the medoid of each cluster represents
-    it. If the grid contains alpha = 0, PCA of the foreground is clustered with the other subspaces.
-    The experiments of the paper cluster only the positive strengths and show PCA beside them.
+    The function computes the moments once and finds the leading eigenvectors of
+    :math:`C_X - \alpha C_Y` at every alpha. It then measures the affinity of all pairs of
+    subspaces, which is the product of the cosines of their principal angles (for more than ten
+    components, the k-th root of the product). Spectral clustering then divides the subspaces into
+    clusters, and the medoid of each cluster represents it. If the grid contains alpha = 0, the
+    subspace of PCA of the foreground is clustered with the others. (In the experiments of the
+    paper, only the subspaces of positive strengths are clustered, and PCA is shown separately.)
 
     Parameters
     ----------
@@ -135,7 +137,7 @@ def contrast_path(
         The grid; by default 0 and 40 values log-spaced from 0.1 to 1000.
     n_representatives : int, optional
         Number of clusters, p. The default is three, or the number of contrasts if that is smaller.
-        If there are fewer different subspaces, each of them is a cluster.
+        If at most p subspaces are different, each different subspace is a cluster.
     random_state : int or None, default=0
         Seed of the clustering.
     within, background_within, sample_weight, background_weight, background_mix
