@@ -1,4 +1,4 @@
-"""Pure functions on matrices: eigenpairs, signs and angles between subspaces."""
+"""Linear algebra: eigenpairs, bases of subspaces, angles between subspaces, and BLAS threads."""
 
 from contrast_core.linalg._angles import principal_angles, subspace_error
 from contrast_core.linalg._bases import aligned, fix_signs, orthonormal_rows

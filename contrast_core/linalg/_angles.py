@@ -1,10 +1,11 @@
 """Principal angles between the row spaces of two sets of components.
 
 Problem: measure how far apart two subspaces are, whatever bases they are given in. The cosines of
-the angles are the singular values of the product of two orthonormal bases, but rounding makes small
-angles inaccurate. SciPy therefore computes small angles from their sines (Björck and Golub,
-Mathematics of Computation 27:579, 1973; Knyazev and Argentati, SIAM Journal on Scientific Computing
-23:2008, 2002), so that every angle is exact to a few rounding errors.
+the angles are the singular values of the product of two orthonormal bases. The cosine of a small
+angle is so close to 1 that rounding makes this angle inaccurate. SciPy therefore computes small
+angles from their sines (Björck and Golub, Mathematics of Computation 27:579, 1973; Knyazev and
+Argentati, SIAM Journal on Scientific Computing 23:2008, 2002), so that every angle is exact to a
+few rounding errors.
 """
 
 from __future__ import annotations
@@ -52,7 +53,11 @@ def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
 
 
 def _directions(rows: ArrayLike, name: str) -> FloatArray:
-    """Return the rows, each divided by its largest absolute entry."""
+    """Return the rows, each divided by its largest absolute entry.
+
+    The rows span the same subspace as before. Without this scaling, a row much shorter than the
+    others would be taken for a rounding error.
+    """
     matrix = np.atleast_2d(real_array(rows, name))
     if matrix.ndim != 2 or not np.isfinite(matrix).all() or not matrix.any():
         raise ValueError(
@@ -75,7 +80,8 @@ def subspace_error(first: ArrayLike, second: ArrayLike) -> float:
     Returns
     -------
     float
-        The distance, from 0 for equal subspaces to 1.
+        The sine: 0 for equal subspaces, and 1 if one of them contains a direction that is
+        orthogonal to the other.
 
     Raises
     ------

@@ -30,7 +30,7 @@ def fix_signs(components: FloatArray) -> FloatArray:
 
 
 def orthonormal_rows(directions: FloatArray) -> FloatArray:
-    """Return orthonormal rows; for every j, the first j rows span the first j directions."""
+    """Return orthonormal rows; the first j rows span the same space as the first j directions."""
     lengths = np.linalg.norm(directions, axis=1, keepdims=True)
     unit = directions / np.maximum(lengths, np.finfo(np.float64).tiny)
     return fix_signs(np.linalg.qr(unit.T)[0].T)
@@ -39,8 +39,9 @@ def orthonormal_rows(directions: FloatArray) -> FloatArray:
 def aligned(rows: FloatArray, target: FloatArray) -> FloatArray:
     r"""Rotate the rows within their span to lie as near to the target as possible.
 
-    The orthogonal R that minimises :math:`\|R A - T\|_F` is the polar factor of
-    :math:`T A^\top`. The result does not depend on how A was rotated before.
+    The orthogonal R that minimises :math:`\|R A - T\|_F` is the polar factor :math:`U V^\top` of
+    :math:`T A^\top = U S V^\top` (singular value decomposition). The result R A does not depend on
+    how A was rotated before.
 
     Parameters
     ----------

@@ -1,26 +1,27 @@
-r"""Leading components of a contrast at a given or automatic alpha, found in one search space.
+r"""Leading components of a contrast at a given or automatic alpha, found by an iterative search.
 
 Problem: find the leading eigenvectors of ``C_X - alpha C_Y`` without a decomposition of the whole
 matrix. The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975;
 `_search`) needs only products of the covariances with a few columns. These products can be computed
 from the matrices, or from the rows of the data if no matrix is formed. The automatic contrast is
-the largest trace ratio of k directions,
+the largest trace ratio of k orthonormal directions (the columns of V) with a ridge tau,
 
 .. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
     {\operatorname{tr} V^\top C_Y V + k\tau},
 
-and the leading eigenvectors of the contrast at alpha attain it (Ngo, Bellalij and Saad, SIAM Review
-54:545, 2012). Newton's iteration on the small matrices within a search space finds the best V of
-that space. The ratio of this V is a lower bound of alpha, and its error is of the order of the
+and the leading eigenvectors of the contrast at this alpha attain the maximum (Ngo, Bellalij and
+Saad, SIAM Review 54:545, 2012). The Davidson method projects the covariances on a small, growing
+search space. Newton's iteration on the projected matrices finds the V within this space that has
+the largest ratio. This ratio is a lower bound of alpha, and its error is of the order of the
 squared error of V. Therefore alpha is updated while the space grows, and it is accurate long before
 the eigenvectors are.
 
-`proved_components` has the matrices, and proves its result by inertia (`_proof`).
-`search_components` has only products, so it cannot prove that it found the leading eigenvectors.
-The search would miss a direction that is orthogonal to the whole random start. A result is accepted
-if the ratio of the residual to the eigenvalue gap is at most 1e-8, or at most the effect of
-rounding if that is larger. If no direction was missed, this ratio bounds the sine of the largest
-angle to the exact subspace.
+`proved_components` has the matrices. It proves its result with a Cholesky factorisation that
+counts the eigenvalues above a bound (`_proof`). `search_components` has only products, so it cannot
+prove that it found the leading eigenvectors: the search would miss an eigenvector that is
+orthogonal to all columns of its random start. A result is accepted if the ratio of the residual to
+the eigenvalue gap is at most 1e-8, or at most the effect of rounding if that is larger. If no
+eigenvector was missed, this ratio bounds the sine of the largest angle to the exact subspace.
 """
 
 from __future__ import annotations
@@ -49,13 +50,18 @@ from contrast_core.linalg._search import (
     squares_fit,
 )
 
-_SINE = 1e-8  # largest sine of the angle to the exact subspace
+_SINE = 1e-8  # largest accepted sine of the angle to the exact subspace
 _SINE_OF_MATRIX = 1e-10  # stricter for a single matrix, where this costs only one more step
-_PATIENCE = 8  # number of steps with the diagonal preconditioner, if a better one follows it
-_PROGRESS = 1e-3  # factor by which the error must fall in these steps
-_FEATURES_PER_STEP = 250  # one such step for every 250 features, if this is more than _PATIENCE
-# Smallest capacity of a search space, and its capacity for each column of a block. The first pair
-# is used if most time goes into products, the second if most goes into small eigenproblems.
+# In `proved_components`, the error must fall by the factor _PROGRESS within _PATIENCE steps with
+# the diagonal preconditioner or, if this is more, within one step for every 250 features. Otherwise
+# a better preconditioner follows.
+_PROGRESS = 1e-3
+_PATIENCE = 8
+_FEATURES_PER_STEP = 250
+# Capacity of a search space in columns: at least the first number, and at least the second number
+# for each column that is multiplied at a time. `search_components` uses the first pair, because
+# its products take most of the time. `proved_components` uses the second pair, because its small
+# eigenproblems take most of the time.
 _CAPACITY, _CAPACITY_OF_MATRICES = (240, 30), (160, 12)
 
 
@@ -119,13 +125,14 @@ def proved_components(
 
     LAPACK reduces the whole matrix to tridiagonal form, at a cost of 4/3 D^3 operations, even if
     only a few eigenpairs are wanted. If eigenvalues k and k + 1 are well separated, this search
-    takes less time. It may miss an eigenvector that is orthogonal to its start, or an eigenvector
-    of a multiple eigenvalue, so every result is proved. The proof takes one or two Cholesky
-    factorisations at a cost of D^3/3 each.
+    takes less time. It may miss an eigenvector that is orthogonal to its random start, or an
+    eigenvector of a multiple eigenvalue, so every result is proved. The proof takes one or two
+    Cholesky factorisations at a cost of D^3/3 each.
 
     The search starts with the diagonal as its preconditioner, which helps if the features have
-    different scales. Once the diagonal no longer helps, a Cholesky factor in single precision is
-    used too. The diagonal is kept for eigenvectors whose eigenvalues lie far above the shift.
+    different scales. Once the diagonal no longer helps, a Cholesky factor of ``sigma I - C`` in
+    single precision is used too, with a shift sigma near the k-th eigenvalue. The diagonal is still
+    needed for eigenvectors whose eigenvalues lie far above this shift.
 
     Parameters
     ----------
@@ -188,14 +195,16 @@ def _searched(
         norm = float(np.linalg.norm(space.small(ritz.alpha)))
         if rounding_counts(norm, gap, sine):
             norm = space.norm(ritz.alpha)
-        # The proof first tries a bound of the next eigenvalue at the share AIMS[0] of the gap. It
-        # divides the residuals by the rest of the gap, so they must be smaller by this share.
+        # The proof first tries to bound the (k+1)-th eigenvalue by the (k+1)-th Ritz value plus the
+        # share AIMS[0] of the gap. It then divides the residuals by the rest of the gap, so they
+        # must be smaller by the factor 1 - AIMS[0].
         return (1 - AIMS[0]) * exact_enough(norm, gap, sine)
 
     while True:
         (pairs,), converged = search(space, contrasts, count, stages, tolerance, budget)
         if not converged or ridge is None:
             break
+        # The last steps may have raised the trace ratio. If so, search again at the higher alpha.
         if not space.trace_ratio(count(), ridge, alpha) > alpha * (1 + 1e-12):
             break
     return Components(alpha, pairs if converged else None)

@@ -1,11 +1,11 @@
 """Leading eigenpairs of symmetric matrices and of the contrast ``C_X - alpha C_Y``.
 
 Problem: find the k algebraically largest eigenpairs of a symmetric matrix that may be indefinite.
-LAPACK's MRRR driver finds them with a backward error of a few machine epsilons times the norm
-(Dhillon and Parlett, Linear Algebra and its Applications 387:1, 2004). For a large matrix, a search
-whose results are proved (`_components`) is tried first. In the limit of an
-infinite alpha, the solutions are the eigenpairs of the foreground within the null space of the
-background.
+LAPACK's MRRR driver ("multiple relatively robust representations"; Dhillon and Parlett, Linear
+Algebra and its Applications 387:1, 2004) finds them with a backward error of a few machine epsilons
+times the norm. For a large matrix, a search whose results are proved (`_components`) is tried
+first. In the limit of an infinite alpha, the solutions are the eigenpairs of the foreground within
+the null space of the background.
 """
 
 from __future__ import annotations
@@ -87,5 +87,5 @@ def null_space_eigenpairs(foreground: FloatArray, background: FloatArray, k: int
 
 
 def variances_along(components: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Return ``v^T C v`` for each row v of `components`, shape (k,)."""
+    """Return the variance ``v^T C v`` along each row v of `components`, shape (k,)."""
     return np.asarray(np.einsum("kd,kd->k", components @ covariance, components))

@@ -1,10 +1,11 @@
 """Leading generalised eigenpairs of a foreground against a regularised background.
 
 Problem: find the directions with the largest ratio of variances, ``C_X v = lambda B v`` with the
-regularised background ``B = b_1 I + b_2 C_Y``. LAPACK reduces the problem by a Cholesky factor of B
-to an ordinary eigenproblem (Golub and Van Loan, Matrix Computations, 4th ed.). An error is raised
-if B is not positive definite to working precision. The directions are B-orthonormal up to rounding
-errors times the condition number of B.
+regularised background ``B = b_1 I + b_2 C_Y``, whose weights b_1 and b_2 are given
+(`RidgeWeights`). LAPACK reduces the problem by a Cholesky factor of B to an ordinary eigenproblem
+(Golub and Van Loan, Matrix Computations, 4th ed.). An error is raised if B is not positive definite
+to working precision. The directions are B-orthonormal, ``v_i^T B v_j = 0`` and ``v_i^T B v_i = 1``,
+up to rounding errors times the condition number of B.
 
 If B is singular, some ratios are infinite. The problem is then rewritten ("pooled") as
 ``C_X v = mu (C_X + B) v`` with ``lambda = mu / (1 - mu)``. The matrix ``C_X + B`` is positive
@@ -29,7 +30,7 @@ from contrast_core.linalg._proof import Eigenpairs
 
 
 class RidgeWeights(NamedTuple):
-    """The two weights of ``B = identity * I + background * C_Y``, both at least 0."""
+    """The two weights in ``B = identity * I + background * C_Y``, both at least 0."""
 
     identity: float
     background: float
@@ -46,8 +47,8 @@ def leading_ratios(
     """Return the top-k generalised eigenpairs ``C_X v = lambda B v``.
 
     The values are descending and the components B-orthonormal. Raises ValueError if B has no
-    Cholesky factor. If `pooled` is true, only C_X + B needs one. If ``v^T B v`` is zero, lambda is
-    then infinite, and v is scaled to ``v^T C_X v = 1``.
+    Cholesky factor. If `pooled` is true, B may be singular, and only C_X + B needs a Cholesky
+    factor. Where ``v^T B v`` is zero, lambda is infinite, and v is scaled to ``v^T C_X v = 1``.
     """
     ridged = ridged_background(background, weight)
     size = len(ridged)
@@ -72,7 +73,8 @@ def leading_ratios(
 def check_definite(background: FloatArray, weight: RidgeWeights) -> None:
     """Raise ValueError if the condition number of B is above ``1 / (D eps)``."""
     rounding = len(background) * np.finfo(np.float64).eps
-    # The trace bounds the largest eigenvalue, and most ridges are far above its rounding error.
+    # The trace of C_Y is at least its largest eigenvalue. Most ridges are far above the rounding
+    # error of this bound, so that the eigenvalues need not be computed.
     if weight.identity > rounding * (weight.identity + weight.background * background.trace()):
         return
     spectrum = np.maximum(scipy.linalg.eigvalsh(background, check_finite=False), 0.0)
@@ -101,9 +103,9 @@ def _singular(weight: RidgeWeights, directions: str) -> ValueError:
 def pooled_eigenvalues(
     foreground: FloatArray, background: FloatArray, weight: RidgeWeights
 ) -> FloatArray:
-    """Return all values mu of ``C_X v = mu (C_X + B) v``, ascending.
+    """Return all eigenvalues mu of ``C_X v = mu (C_X + B) v``, ascending.
 
-    The value is 0 if the direction varies only in B, and 1 if it varies only in the foreground.
+    mu is 0 if only B varies along v, and 1 if only the foreground does.
     """
     pooled = foreground + ridged_background(background, weight)
     return np.asarray(scipy.linalg.eigh(foreground, pooled, eigvals_only=True, check_finite=False))
@@ -133,7 +135,7 @@ def orthogonal_ratios(
 
 
 def _reflected(matrix: FloatArray, unit: FloatArray) -> FloatArray:
-    """Return ``H M H`` without its first coordinate, for ``H = I - 2 u u^T``."""
+    """Return ``H M H`` without its first row and column, for ``H = I - 2 u u^T`` and a unit u."""
     product = matrix @ unit
     product -= (unit @ product) * unit
     change = np.outer(unit, 2 * product)

@@ -1,8 +1,9 @@
-"""Symmetric matrices: leading eigenpairs by LAPACK, and copies of the upper triangle.
+"""Symmetric matrices: leading eigenpairs by LAPACK, and a lower triangle copied from the upper one.
 
-Problem: find a few leading eigenpairs of a symmetric matrix directly. LAPACK's MRRR driver computes
-only the wanted vectors (Dhillon and Parlett, Linear Algebra and its Applications 387:1, 2004), with
-a backward error of a few machine epsilons times the norm.
+Problem: find a few leading eigenpairs of a symmetric matrix directly, without iteration. LAPACK's
+MRRR driver ("multiple relatively robust representations"; Dhillon and Parlett, Linear Algebra and
+its Applications 387:1, 2004) computes only the wanted vectors, with a backward error of a few
+machine epsilons times the norm.
 """
 
 from __future__ import annotations

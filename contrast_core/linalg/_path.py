@@ -1,18 +1,20 @@
 """Leading eigenpairs of ``C_X - alpha C_Y`` at many contrasts, with a proof for each contrast.
 
-Problem: solve the same eigenproblem at dozens of neighbouring contrasts. The eigenvectors at one
-contrast are close to those at the next, so one block Davidson search (`_search`) goes from contrast
-to contrast and keeps its search space. Its results are candidates until they are proved to be the
+Problem: find the k leading eigenpairs at dozens of neighbouring values of alpha. Each value gives
+one matrix, called a contrast. The eigenvectors at one contrast are close to the eigenvectors at the
+next, so one block Davidson search (`_search`) goes from contrast to contrast and keeps its search
+space. Its results (Ritz values and Ritz vectors) are candidates until they are proved to be the
 leading eigenpairs. The proof (`_proof`) needs an upper bound of the (k+1)-th eigenvalue. Two bounds
 are used.
 
-1. Inertia. A Cholesky factor at the contrast shows that the bound holds there.
+1. Inertia. If a Cholesky factorisation of the shifted contrast succeeds, only k eigenvalues exceed
+   the shift (`_proof`), so the shift is an upper bound.
 2. Convexity. The sum of the j largest eigenvalues of ``C_X - alpha C_Y`` is a maximum of functions
    that are linear in alpha, and hence convex. Therefore, between two contrasts, the sum of the
    k + 1 largest eigenvalues lies below the chord that joins its values at these contrasts. The sum
    of the k Ritz values is a lower bound of the sum of the k largest eigenvalues. Therefore the
-   chord minus the sum of the Ritz values is an upper bound of lambda_{k+1}. It needs no further
-   factorisation.
+   chord minus the sum of the Ritz values is an upper bound of the (k+1)-th eigenvalue. This bound
+   needs no factorisation at the contrasts between the two.
 
 If neither bound proves the result at a contrast, LAPACK solves the eigenproblem at this contrast
 again. No unproved result is returned.
@@ -60,16 +62,18 @@ def contrastive_path(
     k : int
         Number of eigenpairs.
     budget : float, optional
-        Number of columns that an iteration may multiply for each contrast. If a group of contrasts
-        exceeds the budget, LAPACK solves this group and all later ones. LAPACK also solves every
-        contrast whose result is not proved. If None, LAPACK solves all contrasts.
+        Number of columns that the search may multiply for each contrast. The search takes groups of
+        neighbouring contrasts. If a group exceeds its budget, LAPACK solves this group and all
+        later ones. LAPACK also solves every contrast whose result is not proved. If None, LAPACK
+        solves all contrasts.
 
     Returns
     -------
     list of (Eigenpairs, str)
         The eigenpairs at each contrast, and the solver that found them: "search" or "eigh". The
         sine of the largest angle to the exact subspace is at most
-        ``max(1e-8, 100 * eps * |C| / gap)``.
+        ``max(1e-8, 100 * eps * |C| / gap)``, where C is the contrast and gap is the distance
+        between its eigenvalues k and k + 1.
     """
     finite = np.flatnonzero(np.isfinite(alphas))
     proved: dict[int, RitzPairs] = {}
@@ -92,7 +96,7 @@ def contrastive_path(
 
 
 class _ProvedPath:
-    """Candidates that the iteration found, and the bounds that prove them."""
+    """Candidate eigenpairs at every contrast, and bounds that prove them to be the leading ones."""
 
     def __init__(
         self,
@@ -125,7 +129,8 @@ class _ProvedPath:
         def tolerance(ritz: Ritz, gap: float) -> float:
             return 0.2 * allowed_sine(self._norm(ritz.alpha), gap)
 
-        # The first factor needs rough Ritz vectors.
+        # The first Cholesky preconditioner is built with the Ritz vectors at the first contrast, so
+        # a few steps with the diagonal preconditioner find rough Ritz vectors before.
         stage = by_diagonal(pencil.diagonals, 4)
         search(space, lambda: alphas[:1], self.k, [stage], tolerance, 2 * budget)
         candidates: list[RitzPairs] = []
@@ -145,15 +150,17 @@ class _ProvedPath:
         return candidates
 
     def _norm(self, alpha: float) -> float:
+        """Return an estimate of the spectral norm of the contrast."""
         return self.norms[0] + alpha * self.norms[1]
 
     def _is_proved(self, i: int, beta: float) -> bool:
         return is_proved(self.pairs[i], beta, self._norm(float(self.alphas[i])))
 
     def _prove(self, low: int, high: int) -> None:
-        """Bound the (k+1)-th eigenvalue at two contrasts by inertia, and in between by the chord.
+        """Bound the (k+1)-th eigenvalue at contrasts `low` and `high`, and at all between them.
 
-        If the chord does not prove a contrast that inertia may prove, the interval is halved.
+        Inertia gives the bounds at the two ends, and the chord gives the bounds in between. If the
+        chord leaves a result unproved that inertia may prove, the interval is halved.
         """
         for end in (low, high):
             self._bound_by_inertia(end)

@@ -1,11 +1,10 @@
-"""Coordinates of points from the matrix of their inner products.
+"""Coordinates of rows from the matrix of their inner products.
 
-Problem: find an orthonormal basis of the span of n points if only their Gram matrix is known. The
-points may be linearly dependent. At each step, the Cholesky factorisation with diagonal pivoting
-takes the point that is farthest from the span of the points taken before. It ends once all
-remaining distances are rounding errors (Higham, Accuracy and Stability of Numerical Algorithms, 2nd
-ed.; LAPACK's dpstrf). The product of the factors differs from the Gram matrix by at
-most the tolerance.
+Problem: find an orthonormal basis of the span of n rows if only their Gram matrix is known. The
+rows may be linearly dependent. At each step, the Cholesky factorisation with diagonal pivoting
+takes the row that is farthest from the span of the rows taken before. It ends once all remaining
+distances are rounding errors (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.;
+LAPACK's dpstrf). The product of the factors differs from the Gram matrix by at most the tolerance.
 """
 
 from __future__ import annotations
@@ -46,7 +45,10 @@ class PivotedFactor(NamedTuple):
         return self.order[: self.rank]
 
     def coordinates(self) -> FloatArray:
-        """Return the coordinates of all rows, (n, rank), lower triangular at `pivots`."""
+        """Return the coordinates of all rows in the basis, (n, rank).
+
+        The coordinates of the rows at `pivots` form a lower triangular matrix.
+        """
         coordinates = np.zeros((len(self.order), self.rank))
         coordinates[self.order] = self.upper[: self.rank].T
         for i, row in enumerate(self.pivots):
@@ -67,7 +69,7 @@ class PivotedFactor(NamedTuple):
     def along_basis(self, products: FloatArray) -> FloatArray:
         """Return the coordinates (k, rank) of vectors, from their products with the rows (k, n).
 
-        The vectors lie in the span of the rows.
+        A vector outside the span of the rows is projected on it.
         """
         right = products[:, self.order].T
         solved = solve_triangular(self.upper, right, trans="T", check_finite=False)
@@ -91,10 +93,12 @@ def pivoted_cholesky(
     gram : ndarray of shape (n, n)
         Symmetric, positive semidefinite to rounding. The upper triangle is read.
     tolerance : float, default=-1
-        A row whose squared distance to the span is at most this adds no direction. A negative value
-        stands for n / 2 times the machine epsilon times the largest squared length.
+        A row is not added if its squared distance to the span of the rows taken before is at most
+        this. A negative value stands for n / 2 times the machine epsilon times the largest squared
+        length of a row.
     largest_rank : int, optional
-        Upper limit of the rank, if it is known; further directions are rounding errors.
+        Upper limit of the rank, if one is known. Directions beyond it are taken for rounding
+        errors and left out.
     overwrite : bool, default=False
         Whether a Fortran-ordered `gram` may be destroyed.
 

@@ -1,10 +1,12 @@
 """Preconditioners of the Davidson iteration: a diagonal, or a factor in single precision.
 
-Problem: in an iteration for eigenvectors, residuals point towards the solution only after they are
-multiplied by an approximate inverse of ``theta I - C``. Davidson's choice is the diagonal of C,
-which costs nothing (Journal of Computational Physics 17:87, 1975). A Cholesky factor of the whole
-matrix in single precision is much better and costs as much as some dozens of products. A
-preconditioner need not be exact: it changes how fast the iteration converges, but not the result.
+Problem: an iteration for eigenvectors of C has approximate eigenvalues theta and vectors v (Ritz
+values and vectors). The residual ``C v - theta v`` points towards the solution only after it is
+multiplied by an approximate inverse of ``theta I - C``, the preconditioner. Davidson (Journal of
+Computational Physics 17:87, 1975) replaces C by its diagonal, which costs nothing. A Cholesky
+factor of the whole matrix in single precision is much better and costs as much as some dozens of
+products. A preconditioner need not be exact: it changes how fast the iteration converges, but not
+the result.
 """
 
 from __future__ import annotations
@@ -21,13 +23,14 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._search import Precondition, Ritz, Stage
 
 _TINY = float(np.finfo(np.float64).tiny)
-_FLOOR = 1e-5  # smallest margin, as a share of the largest Ritz value
+_FLOOR = 1e-5  # smallest divisor of a residual, as a share of the largest Ritz value
 
 
 class Pencil(NamedTuple):
-    """``foreground - alpha * background`` for any alpha, or the foreground alone.
+    """Contrast ``C(alpha) = foreground - alpha * background`` for any alpha, or a single matrix.
 
-    The one or two `matrices` are symmetric, (D, D).
+    `matrices` holds the foreground and the background, or the single matrix. All are symmetric,
+    (D, D).
     """
 
     matrices: tuple[FloatArray, ...]
@@ -96,15 +99,16 @@ class Pencil(NamedTuple):
         return solve
 
     def factors(self) -> list[Stage]:
-        """Return three stages; each makes a new factor once the stage before it has stalled."""
+        """Return three stages; each makes a new Cholesky factor when the one before has stalled."""
         cost = self.size // 100
         return [Stage(self.factored, patience=5, cost=cost)] * 3
 
 
 def by_diagonal(diagonals: Sequence[FloatArray], patience: int, extra: int = 2) -> Stage:
-    """Return the stage that divides residuals by ``theta - diag(C(alpha))``.
+    """Return a stage that divides each residual by its Ritz value minus the diagonal of C(alpha).
 
-    `diagonals` holds the diagonals of the foreground and, if there is one, of the background, (D,).
+    `diagonals` holds the diagonal of the foreground, (D,), and that of the background if there is
+    one.
     """
     x, *y = diagonals
 
@@ -118,7 +122,7 @@ def by_diagonal(diagonals: Sequence[FloatArray], patience: int, extra: int = 2) 
 
 
 def join_preconditioners(stage: Stage, other: Stage) -> Stage:
-    """Return the first stage with the preconditioners of both stages side by side."""
+    """Return `stage` with a preconditioner that returns the columns of both preconditioners."""
 
     def make(ritz: Ritz) -> Precondition:
         solve, also = stage.make(ritz), other.make(ritz)

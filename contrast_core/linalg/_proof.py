@@ -8,9 +8,11 @@ the search has missed does not change the residuals.
 If the (k+1)-th eigenvalue is at most beta, and beta is below theta_k, then the sine of the largest
 angle to the leading subspace is at most ``sqrt(sum_i (|r_i| / (theta_i - beta))^2)``. This follows
 if the residual equation is projected on the other eigenvectors, column by column, as in the theorem
-of Davis and Kahan. The bound beta comes from inertia: if ``sigma I - C + V D V^T`` with k columns
-in V has a Cholesky factor, then at most k eigenvalues of C exceed sigma. A proved subspace has a
-sine of at most 1e-8, or of the effect of rounding if that is larger (`allowed_sine`).
+of Davis and Kahan. The bound beta comes from inertia, the number of eigenvalues above a number
+sigma. Let V have k columns and D be a positive diagonal matrix. If ``sigma I - C + V D V^T`` has a
+Cholesky factor, it is positive definite, and then at most k eigenvalues of C exceed sigma. A result
+counts as proved if the bound of the sine is at most 1e-8, or at most the effect of rounding if that
+is larger (`allowed_sine`).
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from contrast_core._validation import FloatArray
 from contrast_core.linalg._bases import fix_signs
 
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
-# Bounds to try one after the other, as distances above the (k+1)-th Ritz value in units of the gap.
+# Values of sigma to try one after the other, as distances above the (k+1)-th Ritz value in units of
+# the gap between the Ritz values k and k + 1.
 AIMS = (0.1, 0.5)
 
 
@@ -45,7 +48,7 @@ class RitzPairs(NamedTuple):
     """Approximate leading eigenpairs of one matrix.
 
     `values` are the k wanted Ritz values and the next one, descending (k + 1,). `vectors` are
-    orthonormal columns (D, k), and `residuals` are the norms of their residuals (k,).
+    orthonormal columns (D, k), and `residuals` are the norms ``|C v_i - theta_i v_i|`` (k,).
     """
 
     values: FloatArray
@@ -54,7 +57,7 @@ class RitzPairs(NamedTuple):
 
     @property
     def residual(self) -> float:
-        """Frobenius norm of the residuals of all k vectors."""
+        """Frobenius norm of the matrix of all k residuals."""
         return float(np.linalg.norm(self.residuals))
 
     def sine(self, beta: float) -> float:
@@ -88,7 +91,7 @@ def allowed_sine(norm: float, gap: float) -> float:
 
 
 def is_proved(pairs: RitzPairs, beta: float, norm: float) -> bool:
-    """Return whether the sine is small enough if `beta` bounds the next eigenvalue."""
+    """Return whether the sine is small enough, given that the next eigenvalue is at most `beta`."""
     margin = float(pairs.values[-2]) - beta
     return margin > 0 and pairs.sine(beta) <= allowed_sine(norm, margin)
 
@@ -113,8 +116,9 @@ def bound_by_inertia(negated: Callable[[], FloatArray], pairs: RitzPairs, norm: 
         lower = dsyrk(1.0, raised, beta=1.0, c=matrix.T, overwrite_c=1, lower=1)
         _, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
         if not failed:
-            # The computed factor is the exact factor of a matrix within this distance (Higham 2002,
-            # Thm 10.3).
+            # The computed factor is the exact factor of a matrix that differs from this one by at
+            # most the added term (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
+            # Theorem 10.3).
             return shift + len(matrix) * _EPS * (norm + abs(shift))
     return float("inf")
 

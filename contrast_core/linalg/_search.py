@@ -1,15 +1,16 @@
-"""Davidson iteration for the leading eigenpairs of contrasts ``C_X - alpha C_Y`` in one space.
+"""Davidson iteration for the leading eigenpairs of contrasts ``C_X - alpha C_Y``.
 
 Problem: find a few leading eigenvectors of large symmetric matrices from products of the matrices
 with columns. The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975;
-Saad, Numerical Methods for Large Eigenvalue Problems, 2011) finds the best
-approximations within a search space by the Rayleigh-Ritz procedure. It then extends the space by
-the preconditioned residuals of these approximations.
+Saad, Numerical Methods for Large Eigenvalue Problems, 2011) keeps an orthonormal basis of a small
+search space. The eigenpairs of the matrix projected on this space are the best approximations that
+the space contains (Rayleigh-Ritz procedure). The method then extends the space by the
+preconditioned residuals of these approximations (`_precondition`).
 
 One space serves several neighbouring values of alpha, or one value that changes during the search.
 The products of the basis with the two matrices are computed once. Rayleigh-Ritz at any alpha is
-then a small eigenproblem within the space. Residuals bound the error of eigenpairs, but do not show
-that these are the leading ones; `_proof` proves that.
+then a small eigenproblem within the space. Residuals show that the approximations are close to some
+eigenpairs, but not that these are the leading ones; `_proof` proves that.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Multiply: TypeAlias = Callable[[FloatArray], FloatArray]
 # Function that multiplies each of one or two symmetric matrices with columns (D, b).
 MultiplyEach: TypeAlias = Callable[[FloatArray], Sequence[FloatArray]]
 
-EXTRA = 3  # number of vectors that a restricted space keeps in addition to the k wanted ones
+EXTRA = 3  # number of Ritz vectors that a full space keeps in addition to the k wanted ones
 _TOGETHER = 8  # multiplying this many columns takes hardly longer than multiplying one
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
@@ -68,7 +69,7 @@ class Stage(NamedTuple):
         the next stage begins.
     extra : int
         Number of Ritz vectors after the wanted ones whose residuals extend the space too. If it is
-        not 0, the first of these vectors must have settled before a result is accepted.
+        not 0, a result is accepted only if the first of these vectors has converged roughly.
     cost : int
         Cost of making the preconditioner, as a number of multiplied columns.
     progress : float
@@ -108,16 +109,17 @@ class SearchSpace:
         self._append(start, products)
 
     def small(self, alpha: float) -> FloatArray:
-        """Return the contrast within the basis, (s, s), in Fortran order."""
+        """Return the contrast projected on the s columns of the basis, (s, s), in Fortran order."""
         x, *y = (part[: self.size, : self.size] for part in self._small)
         return (x - alpha * y[0] if y else x.copy()).T
 
     def trace_ratio(self, k: int, ridge: float, alpha: float, rise: float = 1e-13) -> float:
-        """Return the largest trace ratio of k directions within the space.
+        """Return the largest trace ratio of k orthonormal directions within the space.
 
-        The denominator is the background variance plus ``k * ridge``. Newton's iteration rises from
-        `alpha` until the relative step is at most `rise`. Convergence is quadratic: the relative
-        error that is left is about the square of the last step.
+        The ratio is the foreground variance along the directions, divided by the sum of the
+        background variance and ``k * ridge``. Newton's iteration rises from `alpha` until the
+        relative step is at most `rise`. Convergence is quadratic: the relative error that is left
+        is about the square of the last step.
         """
         while True:
             _, vectors = largest_eigenpairs(self.small(alpha), k)
@@ -145,7 +147,7 @@ class SearchSpace:
         return [Ritz(*parts) for parts in zip(alphas.tolist(), values, *pieces, strict=True)]
 
     def norm(self, alpha: float) -> float:
-        """Return the largest magnitude of the Ritz values, a lower bound of the contrast's norm."""
+        """Return the largest absolute Ritz value, a lower bound of the contrast's spectral norm."""
         return float(np.abs(np.linalg.eigvalsh(self.small(alpha))).max())
 
     def values(self, alpha: float) -> FloatArray:
@@ -153,7 +155,7 @@ class SearchSpace:
         return np.asarray(np.linalg.eigvalsh(self.small(alpha))[::-1], dtype=np.float64)
 
     def restrict(self, alphas: FloatArray, count: int) -> None:
-        """Keep only the span of the `count` leading Ritz vectors at each of some contrasts."""
+        """Reduce the space to the span of the `count` leading Ritz vectors at each alpha."""
         s, count = self.size, min(count, self.size)
         leading = [largest_eigenpairs(self.small(alpha), count)[1] for alpha in alphas.tolist()]
         kept, _ = _independent(np.hstack(leading), 1e-6)
@@ -164,7 +166,10 @@ class SearchSpace:
             small[: self.size, : self.size] = kept.T @ small[:s, :s] @ kept
 
     def extend(self, columns: FloatArray) -> bool:
-        """Add the new directions of columns, if there is room; return whether any was added."""
+        """Add the directions of columns that are not yet in the space, as far as there is room.
+
+        Return whether any direction was added.
+        """
         basis = self._basis[:, : self.size]
         new = columns / np.linalg.norm(columns, axis=0)
         new -= basis @ (basis.T @ new)
@@ -172,8 +177,8 @@ class SearchSpace:
         new = new[:, : self.capacity - self.size]
         if not new.shape[1]:
             return False
-        # Normalising a short remainder magnifies its rounding errors along the basis, so these
-        # errors are removed once more.
+        # If little of the columns is left, normalising the remainder magnifies its rounding errors
+        # along the basis, so these errors are removed once more.
         if left < 0.5:
             new -= basis @ (basis.T @ new)
             new = np.linalg.qr(new)[0]
@@ -199,7 +204,7 @@ def search(
     tolerance: Callable[[Ritz, float], float],
     budget: float = np.inf,
 ) -> tuple[list[RitzPairs], bool]:
-    """Extend a space until it holds the leading eigenpairs at a few contrasts.
+    """Extend a search space until it contains the leading eigenvectors at a few contrasts.
 
     Parameters
     ----------
@@ -211,7 +216,8 @@ def search(
     wanted : int or callable
         Number of eigenpairs, or a function that returns it and is called at every step.
     stages : iterable of Stage
-        Stages, which are used one after another. A stage ends if the error no longer falls.
+        Stages, which are used one after another. A stage ends if the error no longer falls fast
+        enough.
     tolerance : callable (Ritz, gap) -> float
         Function that returns the largest accepted ratio of residual and gap.
     budget : float
@@ -226,7 +232,7 @@ def search(
     """
     unsolved = list(range(len(contrasts())))
     pairs: dict[int, RitzPairs] = {}
-    spent = -space.n_products
+    spent = -space.n_products  # columns that were multiplied before this search are not counted
     for stage in stages:
         precondition: Precondition | None = None
         spent += stage.cost
@@ -246,6 +252,7 @@ def search(
                     sine = float(np.linalg.norm(sines[:k]))
                 if sine <= limit and (sines[k : k + 1] <= 0.1).all():
                     continue
+                # The space is not extended by residuals that are far below the limit already.
                 wide = sines > 0.02 * limit
                 still.append(i)
                 open_ritz.append(ritz)
@@ -261,6 +268,7 @@ def search(
                 and worst[-1] > stage.progress * worst[-1 - stage.patience]
             ):
                 break
+            # One preconditioner serves all contrasts. It is made for the middle unsolved one.
             middle = open_ritz[len(open_ritz) // 2]
             if precondition is None:
                 precondition = stage.make(middle)
@@ -274,10 +282,11 @@ def search(
 
 
 def exact_enough(norm: float, gap: float, sine: float) -> float:
-    """Return the largest accepted ratio of residual and gap; 0 if the gap is not above rounding.
+    """Return the largest accepted ratio of residual and gap.
 
-    It is `sine`, or the effect of rounding if that is larger. `norm` is a lower estimate of the
-    norm of the matrix.
+    This is `sine`, or the effect of rounding if that is larger. It is 0 if the gap is itself no
+    larger than rounding errors, so that no result is accepted. `norm` is a lower bound of the norm
+    of the matrix.
     """
     rounding = 50 * _EPS * norm
     return max(sine, rounding / gap) if gap > rounding else 0.0
@@ -289,7 +298,7 @@ def rounding_counts(norm: float, gap: float, sine: float) -> bool:
 
 
 def block_width(k: int) -> int:
-    """Return how many columns to multiply at a time for k eigenpairs: at least k + 2."""
+    """Return how many columns to multiply at a time for k eigenpairs: k + 2 or slightly more."""
     return -(-(k + 2) // _TOGETHER) * _TOGETHER
 
 
@@ -305,9 +314,9 @@ def random_block(n_features: int, width: int, random_state: int | None = 0) -> F
 
 
 def _independent(columns: FloatArray, threshold: float) -> tuple[FloatArray, float]:
-    """Return an orthonormal basis of the columns' span, without nearly dependent directions.
+    """Return an orthonormal basis of the columns' span, and the smallest singular value kept.
 
-    The second value is the least singular value of the directions that are kept.
+    Directions whose singular value is at most `threshold` times the largest one are left out.
     """
     left, singular, _ = scipy.linalg.svd(columns, full_matrices=False, check_finite=False)
     kept = singular > threshold * singular[0]

@@ -1,11 +1,15 @@
-"""Sparse principal components of a positive semidefinite matrix, from a square root of it.
+"""Sparse principal components of a positive semidefinite matrix C, from its eigendecomposition.
 
 Problem: find components that have few non-zero loadings and explain as much variance as they can.
 They minimise the error of a regression with an elastic-net penalty (Zou, Hastie and Tibshirani,
 Journal of Computational and Graphical Statistics 15:265, 2006). Two steps alternate. With fixed
 components A, each column of the sparse loadings B is the solution of an elastic net. With fixed
-loadings B, the best A is a polar factor. Every step lowers the objective. The problem is not
-convex, so the result is a stationary point.
+loadings B, the best A is the polar factor of C B, which is the nearest matrix with orthonormal
+columns. Every step lowers the objective. The problem is not convex, so the result is a stationary
+point.
+
+In this file, the *level* of an elastic net is the weight of its L1 norm. The public parameter
+`penalty` is a level divided by the level that leaves no feature.
 """
 
 from __future__ import annotations
@@ -19,8 +23,8 @@ from contrast_core._validation import FloatArray
 
 _EPS = float(np.finfo(np.float64).eps)
 _MAX_STEPS = 3000  # tens of steps suffice unless variances of components are nearly equal
-_LAST_FEATURE = 1 - 1e-3  # largest penalty, as a share of the one that removes the last feature
-# Largest number of times that features enter or leave, divided by the number to select.
+_LAST_FEATURE = 1 - 1e-3  # largest level, as a share of the level that removes the last feature
+# Limit of the number of times that a feature enters or leaves, per feature to select.
 _MOST_EVENTS = 8
 _TIED = 1e-9  # largest relative difference of two levels that counts as rounding
 
@@ -31,7 +35,7 @@ class SparseComponents(NamedTuple):
     components : ndarray of shape (k, D)
         Rows of unit length.
     penalties : ndarray of shape (k,)
-        Penalties as shares of the penalty that leaves no feature, as in the parameter `penalty`.
+        Levels divided by the level that leaves no feature, as in the parameter `penalty`.
     converged : bool
         Whether the last step changed the components by no more than rounding.
     """
@@ -68,11 +72,11 @@ def sparse_components(
     ridge : float
         The ridge rho, above 0.
     penalty : float from 0 to below 1
-        :math:`t_j` as a share of :math:`\max_d |C v_j|_d`, which is the penalty that leaves no
-        feature.
+        The level :math:`t_j` as a share of :math:`\max_d |C v_j|_d`, which is the level that leaves
+        no feature.
     count : int, optional
         Number of non-zero entries of each component. It replaces the penalty: least angle
-        regression follows the elastic net's path until one more feature would enter.
+        regression lowers the level until one more feature than `count` would enter.
     """
     if (not penalty and count is None) or count == vectors.shape[1]:
         return SparseComponents(vectors[:k].copy(), np.zeros(k), True)
@@ -96,7 +100,10 @@ def sparse_components(
 
 
 class _Matrix(NamedTuple):
-    """Matrix ``C = R^T R`` with its root R (r, D), the elastic net's ridge, and known columns."""
+    """Matrix ``C = R^T R`` with R (r, D), the elastic net's ridge, and a cache of its columns.
+
+    The cache holds columns of C plus the ridge on the diagonal.
+    """
 
     root: FloatArray
     ridge: float
@@ -107,7 +114,7 @@ class _Matrix(NamedTuple):
         return np.asarray(self.root.T @ (self.root @ columns))
 
     def column(self, feature: int) -> FloatArray:
-        """Return a column of C plus the ridge, and cache it, because most columns are reused."""
+        """Return a column of C plus the ridge, from the cache if it was needed before."""
         if feature not in self.columns:
             column = self.root.T @ self.root[:, feature]
             column[feature] += self.ridge
@@ -116,7 +123,10 @@ class _Matrix(NamedTuple):
 
 
 class _Support:
-    """Features with non-zero values, their signs, and the linear system that gives the values."""
+    """Features whose coefficients in an elastic net are not zero, and the signs of these.
+
+    Given the features and the signs, the coefficients solve a linear system.
+    """
 
     def __init__(self, matrix: _Matrix, coefficients: FloatArray) -> None:
         self.matrix, self.kept = matrix, np.flatnonzero(coefficients)
@@ -134,7 +144,7 @@ class _Support:
         )
 
     def values(self, right: FloatArray) -> FloatArray:
-        """Solve ``(C + ridge I) b = right`` on the support, (size,)."""
+        """Solve ``(C + ridge I) b = right`` for the features of the support only, (size,)."""
         if self.narrow:
             return np.asarray(scipy.linalg.cho_solve(self.factor, right, check_finite=False))
         inner = scipy.linalg.cho_solve(self.factor, self.root @ right, check_finite=False)
@@ -146,12 +156,15 @@ class _Support:
         return whole
 
     def at_level(self, correlations: FloatArray, level: float) -> FloatArray | None:
-        """Return the elastic net at this level; None if a sign changes."""
+        """Return the elastic net's coefficients (D,) at this level; None if a sign changes."""
         values = self.values(correlations[self.kept] - level * self.signs)
         return None if (np.sign(values) != self.signs).any() else self.spread(values)
 
     def next_level(self, correlations: FloatArray) -> float:
-        """Return the level at which one more feature enters, if no feature leaves before."""
+        """Return the level at which the next feature enters as the level falls.
+
+        The value is right only if no feature leaves before.
+        """
         at_zero = self.values(correlations[self.kept])
         slope = self.values(self.signs)  # values are at_zero - level * slope
         outside = np.ones(len(correlations), dtype=bool)
@@ -169,17 +182,17 @@ class _ElasticNet:
     The solution b minimises ``(a - b)'C(a - b) + ridge b'b + 2 level |b|_1``. As long as the
     non-zero features and their signs do not change, b solves a linear system. Otherwise,
     scikit-learn's coordinate descent finds the new features and signs for a given level, and least
-    angle regression finds them for a given count.
+    angle regression finds them for a given count. The methods call the vector C a `correlations`.
     """
 
     def __init__(self, matrix: _Matrix, level: float, count: int | None) -> None:
-        self.matrix, self.penalty, self.count = matrix, level, count
+        self.matrix, self.given_level, self.count = matrix, level, count
         self.level = level
         self.support: _Support | None = None
 
     def solve(self, target: FloatArray) -> FloatArray:
         correlations = self.matrix.product(target)
-        self.level = min(self.penalty, _LAST_FEATURE * float(np.abs(correlations).max()))
+        self.level = min(self.given_level, _LAST_FEATURE * float(np.abs(correlations).max()))
         again = self._on_support(correlations)
         if again is not None and self._is_optimal(correlations, again):
             return again
@@ -234,16 +247,15 @@ class _ElasticNet:
 
 
 def _least_angle(correlations: FloatArray, matrix: _Matrix, count: int) -> tuple[FloatArray, float]:
-    """Return the point of the elastic net's path at which `count` entries are not zero, (n,).
+    """Return an elastic net's coefficients (D,) of which `count` are not zero, and their level.
 
-    The second value is the level at this point.
-
-    The path may have many such points. The function returns the last one: just after it, one more
-    feature enters. The level L falls from the largest correlation. While no feature
-    enters or leaves, the solution on the selected features is ``inverse (c - L signs)``. When a
-    feature enters or leaves, the inverse is updated. A feature that would enter together with the
-    last one, such as a copy of it, is left out. (scikit-learn's own path warns about such features,
-    and a warning can only be silenced for the whole process.)
+    Least angle regression lowers the level L from the largest correlation. While no feature enters
+    or leaves, the coefficients of the selected features are ``inverse (c - L signs)``, with their
+    correlations c and the inverse of ``C + ridge I`` on these features. When a feature enters or
+    leaves, the inverse is updated. Many levels may give `count` features. The function returns the
+    smallest of them, just before one more feature enters. A feature that would enter together with
+    the last one, such as a copy of it, is left out. (scikit-learn's own path is not used here,
+    because it warns about such features, and a warning can only be silenced for the whole process.)
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Sums of rows and of their products, one block of rows after another.
+"""Mean and covariance of rows that are read one block after another.
 
 Problem: compute mean and covariance of more rows than fit into memory, in one pass and without loss
 of accuracy if the mean is far from zero. Each block of rows is centred by its own mean before its
@@ -40,7 +40,7 @@ def check_precision(precision: object) -> np.dtype[Any]:
 
 
 def overflow(name: str, dtype: object) -> ValueError:
-    """Return the error for sums of products that are not finite."""
+    """Return the error to raise if sums of products of rows are not finite."""
     advice = "" if "64" in str(dtype) else ", or use precision='double'"
     return ValueError(
         f"the variance of {name} overflows {dtype}; multiply all data by a constant that brings "
@@ -113,8 +113,8 @@ class Accumulator:
 
     Rows are gathered into blocks that are large enough for BLAS, and each block is summarised about
     its own means. Summaries are merged in float64. With the precision "single", the products within
-    a block are computed in float32. The products of sparse rows are computed
-    entry by entry if that is less work than converting them to dense rows.
+    a block are computed in float32. The products of sparse rows are computed entry by entry if that
+    is less work than converting them to dense rows.
 
     Parameters
     ----------
@@ -124,8 +124,8 @@ class Accumulator:
         Arithmetic of the products of dense rows.
     elements : int
         Size of a block. A block of dense rows has half this number of values, and a block of sparse
-        rows has twice this number of entries. Multiplying such a block takes longer than merging
-        its summary.
+        rows has twice this number of stored entries. Multiplying such a block takes longer than
+        merging its summary.
     n_groups : int, default=1
         Number of groups of rows. Each row is centred by the mean of its group.
     start_workers : callable, optional
@@ -160,9 +160,10 @@ class Accumulator:
             self.add(*block)
 
     def add(self, chunk: Any, weights: Any = None, codes: Any = None) -> None:
-        """Add dense or CSR rows of any real dtype; they may be overwritten afterwards.
+        """Add dense or CSR rows of any real dtype.
 
-        `weights` and `codes` hold the weight and the group number of each row.
+        `weights` and `codes` hold the weight and the group number of each row. The rows are copied,
+        so the caller may overwrite `chunk` afterwards.
         """
         n_rows, n_features = chunk.shape
         if not n_rows:
@@ -193,7 +194,7 @@ class Accumulator:
         return self._total
 
     def _flush(self, full: bool = False) -> None:
-        """Summarise the gathered rows; the worker threads do this if the rows fill a block."""
+        """Summarise the gathered rows, on a worker thread if they are enough to fill a block."""
         parts, *labels = zip(*self._gathered, strict=True)
         weights, codes = (None if each[0] is None else np.concatenate(each) for each in labels)
         self._gathered, self._n_gathered = [], 0
@@ -210,7 +211,8 @@ class Accumulator:
                 step = max(_least_rows(n_features), self._elements // n_features)
             else:
                 summarise = partial(_sparse_summary, filled=filled)
-        elif self._dtype == np.float32:  # few rows per sum, because rounding errors add up
+        elif self._dtype == np.float32:
+            # Rounding errors of a sum in float32 add up, so few rows are summed at a time.
             step = max(_SINGLE_ROWS, n_features // 4)
         for start in range(0, rows.shape[0], step):
             some = slice(start, start + step)
@@ -224,6 +226,11 @@ class Accumulator:
             )
 
     def _submit(self, summarise: Callable[[], Summary], *, on_threads: bool) -> None:
+        """Summarise a block now or on a worker thread, and merge summaries in the order of blocks.
+
+        The worker threads are started by the first block with `on_threads`. From then on, they
+        summarise all blocks.
+        """
         if on_threads and self._start_workers is not None:
             self._pool, self._n_workers = self._start_workers()
             self._start_workers = None
@@ -241,7 +248,7 @@ class Accumulator:
 
 
 def _least_rows(n_features: int) -> int:
-    """Return the smallest number of rows for which multiplying costs more than merging."""
+    """Return the number of rows in a block whose products cost as much as merging its summary."""
     return max(_LEAST_ROWS, n_features // 4)
 
 
@@ -280,23 +287,25 @@ def _sparse_summary(
 ) -> Summary:
     """Summarise one block of sparse rows.
 
-    The columns in the mask `filled` are treated as dense. The covariance is the same up to
-    rounding, whichever columns these are. Only its upper triangle is filled.
+    The columns in the mask `filled` are treated as dense, which changes the covariance only by
+    rounding errors. Only the upper triangle of the covariance is filled.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # `Accumulator.result` raises an error
         n_features = rows.shape[1]
         dense, others = np.flatnonzero(filled), np.flatnonzero(~filled)
         total, sums = group_sums(rows, weights, codes, n_groups)
         means = sums / np.maximum(total, np.finfo(np.float64).tiny)[:, None]
-        spread = None if weights is None else np.sqrt(weights)
-        among, across, square = covariance_parts(
-            rows, dense, others, means[:, dense], spread, codes
+        root_weights = None if weights is None else np.sqrt(weights)
+        dense_products, cross_products, other_products = covariance_parts(
+            rows, dense, others, means[:, dense], root_weights, codes
         )
         scaled = np.sqrt(total)[:, None] * means[:, others]
-        for some in in_cache(square):
-            square[some] -= scaled[:, some].T @ scaled
+        for some in in_cache(other_products):
+            other_products[some] -= scaled[:, some].T @ scaled
         within = np.empty((n_features, n_features))
-        within[np.ix_(dense, dense)], within[np.ix_(others, others)] = among, square
-        within[np.ix_(others, dense)], within[np.ix_(dense, others)] = across, across.T
+        within[np.ix_(dense, dense)] = dense_products
+        within[np.ix_(others, others)] = other_products
+        within[np.ix_(others, dense)] = cross_products
+        within[np.ix_(dense, others)] = cross_products.T
         within /= total.sum()
         return Summary(total, means, within)

@@ -105,8 +105,9 @@ def split_feature_moments(
 ) -> list[FeatureMoments | None]:
     """Return the moments of each feature over disjoint sets of rows, from one pass over all rows.
 
-    The data are read by rows or by columns, whichever is cheaper. The moments of a feature with NaN
-    or infinity are not finite. The result for a set without rows is None.
+    Each set is a mask of the rows of `whole`. The data are read by rows or by columns, whichever is
+    cheaper. The moments of a feature with NaN or infinity are not finite. The result for a set
+    without rows is None.
     """
     if whole.reads_rows:
         return reduce_rows([whole.take(mask) for mask in sets], _FeatureSum, check=False)
@@ -119,7 +120,7 @@ def split_feature_moments(
 
 
 class _FeatureSum:
-    """Sum of the moments of blocks of rows."""
+    """Moments of each feature, merged from the moments of blocks of rows."""
 
     def __init__(self) -> None:
         self._found: FeatureMoments | None = None

@@ -1,10 +1,10 @@
 """Checks of means and covariances that users give instead of data.
 
-Problem: a matrix that is not a covariance leads to meaningless components. A covariance is finite,
-symmetric and positive semidefinite, up to the rounding of single precision. The last property is
-checked by a Cholesky factorisation of the matrix plus a small multiple of the identity (Higham,
-Accuracy and Stability of Numerical Algorithms, 2nd ed.). A matrix that passes has no
-eigenvalue below -1e-6 times its trace.
+Problem: a matrix that is not a covariance leads to meaningless components. A covariance must be
+finite, symmetric and positive semidefinite, up to rounding errors of single precision. To check
+that it is positive semidefinite, the matrix plus a small multiple of the identity is factorised by
+Cholesky's method (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.). A matrix that
+passes has no eigenvalue below -1e-6 times its trace.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def check_mean(mean: ArrayLike, name: str) -> FloatArray:
 
 
 def check_total(n: object, name: str) -> float:
-    """Return a positive number of rows or total weight; raise an error otherwise."""
+    """Return n, a number of rows or their total weight; raise an error unless it is positive."""
     if isinstance(n, float):
         if not 0 < n < np.inf:
             raise ValueError(f"{name}={n} must be a positive, finite number.")
@@ -49,7 +49,7 @@ def check_total(n: object, name: str) -> float:
 
 
 def check_means(means: ArrayLike, name: str) -> FloatArray:
-    """Return means as the rows of a matrix; raise ValueError if it is empty or not finite."""
+    """Return the groups' means as a matrix; raise ValueError if it is empty or not finite."""
     rows = real_array(means, name)
     if rows.ndim != 2 or not rows.size:
         raise ValueError(f"{name} has shape {rows.shape}; expected (n_groups, n_features).")

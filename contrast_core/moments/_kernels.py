@@ -1,10 +1,10 @@
-"""Products of all pairs of columns of sparse rows, by a compiled loop or by SciPy.
+"""Products of all pairs of columns of a sparse matrix, by a compiled loop or by SciPy.
 
 Problem: SciPy's product of two sparse matrices stores every intermediate result, and cannot treat
 columns with many entries as dense in the same pass. A compiled loop over the entries has neither
-drawback, and SciPy takes up to 2.3 times as long. The loop is used if numba is installed and there
-are enough entries to make up for the time that numba takes to start. Otherwise SciPy computes the
-same products.
+drawback, and SciPy takes up to 2.3 times as long as the loop. The loop is used if numba is
+installed and there are enough entries to make up for the time that numba takes to start. Otherwise
+SciPy computes the same products.
 
 The loop is plain Python that numba can compile. Indices are unsigned integers, because numba
 would check at every entry whether a signed index is negative. Other products are left to SciPy,
@@ -28,9 +28,10 @@ from contrast_core.rows import ELEMENTS
 
 # Smallest number of entries for which compiled code is faster, if numba is loaded already.
 _WORTH_COMPILING = 2**16
-# Loading numba takes a second. It is loaded once all calls together have had this many entries.
+# Loading numba takes a second, so it is loaded only when the matrices of all calls together have
+# had this many entries.
 _WORTH_STARTING = 2**22
-_BLOCK = 2048  # rows of a block; its dense columns and entries stay in the processor's cache
+_BLOCK = 2048  # number of rows whose dense columns and entries fit into the processor's cache
 _MOST_FEATURES = 2**16  # largest number of features that 16-bit indices can address
 _entries_so_far = [0]  # number of entries in all calls before numba was loaded
 
@@ -67,9 +68,9 @@ def _compiled() -> Callable[..., Any]:
 
 
 def covariance_parts(
-    rows: Any, dense: Any, others: Any, centres: FloatArray, spread: Any, codes: Any
+    rows: Any, dense: Any, others: Any, centres: FloatArray, root_weights: Any, codes: Any
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the products of all pairs of columns of CSR rows.
+    """Return the products of all pairs of columns of a CSR matrix.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def covariance_parts(
         columns are centred.
     centres : ndarray of shape (G, m)
         Values that are subtracted from the dense columns, for each group of rows.
-    spread : ndarray of shape (n,) or None
+    root_weights : ndarray of shape (n,) or None
         Square roots of the rows' weights.
     codes : ndarray of shape (n,) or None
         The group of each row.
@@ -93,29 +94,31 @@ def covariance_parts(
         triangle is filled.
     """
     pays = rows.shape[1] <= _MOST_FEATURES and compiled_pays(rows.nnz)
-    return (_by_numba if pays else _by_scipy)(rows, dense, others, centres, spread, codes)
+    return (_by_numba if pays else _by_scipy)(rows, dense, others, centres, root_weights, codes)
 
 
 def _by_scipy(
-    rows: Any, dense: Any, others: Any, centres: FloatArray, spread: Any, codes: Any
+    rows: Any, dense: Any, others: Any, centres: FloatArray, root_weights: Any, codes: Any
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    well, thin = rows[:, dense], rows[:, others].astype(np.float64)
-    if spread is not None:
-        thin = diags_array(spread, format="csr") @ thin
-    among, across = np.zeros((len(dense),) * 2), np.zeros((len(others), len(dense)))
+    dense_part, other_part = rows[:, dense], rows[:, others].astype(np.float64)
+    if root_weights is not None:
+        other_part = diags_array(root_weights, format="csr") @ other_part
+    dense_products = np.zeros((len(dense),) * 2)
+    cross_products = np.zeros((len(others), len(dense)))
     step = max(1, ELEMENTS // max(1, len(dense)))
     for start in range(0, rows.shape[0], step):
         some = slice(start, start + step)
-        block = well[some].toarray() - (centres[0] if codes is None else centres[codes[some]])
-        if spread is not None:
-            block *= spread[some, None]
-        among += block.T @ block
-        across += thin[some].T @ block
-    return among, across, (thin.T @ thin).toarray()
+        block = dense_part[some].toarray()
+        block = block - (centres[0] if codes is None else centres[codes[some]])
+        if root_weights is not None:
+            block *= root_weights[some, None]
+        dense_products += block.T @ block
+        cross_products += other_part[some].T @ block
+    return dense_products, cross_products, (other_part.T @ other_part).toarray()
 
 
 def _by_numba(
-    rows: Any, dense: Any, others: Any, centres: FloatArray, spread: Any, codes: Any
+    rows: Any, dense: Any, others: Any, centres: FloatArray, root_weights: Any, codes: Any
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     add_rows = _compiled()
     n_rows, n_features = rows.shape
@@ -123,29 +126,48 @@ def _by_numba(
     place = np.empty(n_features, dtype=np.int32)
     place[dense], place[others] = np.arange(len(dense)), -1 - np.arange(len(others))
     values = rows.data if rows.dtype in (np.float32, np.float64) else rows.data.astype(np.float64)
-    # Values keep their own precision unless weights make that inexact.
-    kept_as = values.dtype if spread is None else np.float64
-    spread = np.ones(n_rows) if spread is None else spread
+    # Without weights, values are stored in their own precision. The product of a value and the root
+    # of a weight is stored in float64, because it may not be exact in float32.
+    kept_as = values.dtype if root_weights is None else np.float64
+    root_weights = np.ones(n_rows) if root_weights is None else root_weights
     codes = np.zeros(n_rows, dtype=np.intp) if codes is None else codes
-    among, across = np.zeros((len(dense),) * 2), np.zeros((len(others), len(dense)))
-    square = np.zeros((len(others),) * 2)
+    dense_products = np.zeros((len(dense),) * 2)
+    cross_products = np.zeros((len(others), len(dense)))
+    other_products = np.zeros((len(others),) * 2)
     block = np.empty((min(_BLOCK, n_rows), len(dense)))
     for first in range(0, n_rows, _BLOCK):
         last = min(first + _BLOCK, n_rows)
         kept = np.empty(rows.indptr[last] - rows.indptr[first], dtype=kept_as)
         part = block[: last - first]
         add_rows(
-            *(rows.indptr, rows.indices, values, spread, codes, centres, place),
-            *(first, kept, part, across, square),
+            *(rows.indptr, rows.indices, values, root_weights, codes, centres, place),
+            *(first, kept, part, cross_products, other_products),
         )
-        among += part.T @ part
-    return among, across, square
+        dense_products += part.T @ part
+    return dense_products, cross_products, other_products
 
 
 def _add_rows(  # type: ignore[no-untyped-def]
-    indptr, indices, values, spread, codes, centres, place, first, kept, block, across, square
+    indptr,
+    indices,
+    values,
+    root_weights,
+    codes,
+    centres,
+    place,
+    first,
+    kept,
+    block,
+    cross_products,
+    other_products,
 ):
-    """Centre a block's dense columns, and add the products of its other columns."""
+    """Write the centred dense columns of some rows to `block`, and add products of the others.
+
+    The products of the other columns with the dense columns are added to `cross_products`, and
+    their products with each other to `other_products`. The rows begin at row `first`. `place` holds
+    the position of each feature: p >= 0 if it is dense column p, and -1 - p if it is column p of
+    the others. `kept` is a buffer for the entries of the other columns.
+    """
     n_rows, n_dense = block.shape
     column = np.empty(len(kept), np.uint16)
     ends, reached = np.empty(n_rows, np.uint32), np.empty(n_rows, np.uint32)
@@ -153,7 +175,7 @@ def _add_rows(  # type: ignore[no-untyped-def]
     for i in range(n_rows):
         r = first + i
         reached[i] = n_kept
-        weight = spread[r]
+        weight = root_weights[r]
         for j in range(n_dense):
             block[i, j] = -weight * centres[codes[r], j]
         for entry in range(np.uint64(indptr[r]), np.uint64(indptr[r + 1])):
@@ -166,17 +188,17 @@ def _add_rows(  # type: ignore[no-untyped-def]
         ends[i] = n_kept
         centred = block[i]
         for other in range(np.uint64(reached[i]), np.uint64(n_kept)):
-            products, value = across[np.uint64(column[other])], np.float64(kept[other])
+            products, value = cross_products[np.uint64(column[other])], np.float64(kept[other])
             for j in range(n_dense):
                 products[j] += value * centred[j]
 
     # The products of the other columns with each other are computed for bands of 64 columns. The
     # products of one band with all later columns fit into the processor's cache.
-    for band in range(64, len(square) + 64, 64):
+    for band in range(64, len(other_products) + 64, 64):
         for i in range(n_rows):
             p, end = np.uint64(reached[i]), np.uint64(ends[i])
             while p < end and column[p] < band:
-                products, value = square[np.uint64(column[p])], np.float64(kept[p])
+                products, value = other_products[np.uint64(column[p])], np.float64(kept[p])
                 for q in range(p, end):
                     products[np.uint64(column[q])] += value * kept[q]
                 p = p + np.uint64(1)

@@ -79,7 +79,7 @@ class Moments(abc.ABC):
 
     @property
     def size(self) -> int:
-        """Number of coordinates."""
+        """Number of coordinates: D, or the dimension of the rows' span in the form "span"."""
         return self.n_features
 
     @property
@@ -94,13 +94,16 @@ class Moments(abc.ABC):
 
     @property
     def centres(self) -> tuple[NDArray[Any], FloatArray] | None:
-        """Labels and means of the groups, or None if the covariance is about the overall mean."""
+        """Labels and means of the groups about whose means the covariance is taken.
+
+        None if the covariance is taken about the overall mean.
+        """
         if self.groups is None or self.group_means is None:
             return None
         return self.groups, self.group_means
 
     def matrix(self) -> FloatArray:
-        """Return the covariance in its coordinates, (size, size); do not change it in place."""
+        """Return the covariance in these moments' coordinates, (size, size); do not change it."""
         raise TypeError(f"{type(self).__name__} can only compute products, and has no matrix.")
 
     def apply(self, columns: FloatArray, threads: Threads = ALONE) -> FloatArray:
@@ -116,7 +119,7 @@ class Moments(abc.ABC):
         return components
 
     def coordinates_of(self, components: FloatArray) -> FloatArray:
-        """Map components in feature space, (k, n_features), to the coordinates, (k, size)."""
+        """Map components in feature space, (k, n_features), to these coordinates, (k, size)."""
         return components
 
     def complement(self, count: int) -> FloatArray:
@@ -143,5 +146,5 @@ def in_cache(matrix: FloatArray) -> Iterator[slice]:
 
 
 def is_moments(data: object) -> bool:
-    """Return whether data have been reduced to moments already."""
+    """Return whether `data` are moments already."""
     return isinstance(data, Moments)

@@ -41,7 +41,7 @@ from contrast_core.rows import Rows, rows_of
 
 @dataclass(frozen=True, eq=False)
 class PairMoments:
-    r"""Moments of positive pairs: of their means, of their half differences, and of the first view.
+    r"""Moments of positive pairs: moments of their means, half differences, and first views.
 
     PCA+ and PCA++ need only these moments. Read the pairs once, and then fit with any number of
     components and any truncation. Moments of parts of a dataset can be merged and pickled.
@@ -51,9 +51,9 @@ class PairMoments:
     average : SecondMoments
         Moments of the pairs' means ``(x + x+) / 2``.
     difference : SecondMoments
-        Moments of their half differences ``(x - x+) / 2``.
+        Moments of the pairs' half differences ``(x - x+) / 2``.
     first : SecondMoments, optional
-        Moments of the first view, x. The exchangeable form does not need them.
+        Moments of the first view, x. Only ``exchangeable=False`` needs them.
 
     Raises
     ------
@@ -213,7 +213,8 @@ class PairMoments:
     def disagreement(self, *, exchangeable: bool = True) -> Moments:
         """Return the second moments of the half differences.
 
-        They are taken about zero if `exchangeable` is true, and about their mean otherwise.
+        The second moments are taken about zero if `exchangeable` is true, and otherwise about the
+        mean of the half differences.
         """
         if not exchangeable:
             return self.difference
@@ -247,7 +248,8 @@ class PairMoments:
             return weighted_sum(parts, (1.0, 1.0), 2 * self.n_pairs, self.average.mean)
         if self.first is None:
             raise ValueError(
-                "these PairMoments do not hold `first`, which exchangeable=False needs."
+                "these PairMoments do not hold `first`, which exchangeable=False needs. Compute "
+                "them with PairMoments.from_data."
             )
         return self.first
 
@@ -313,8 +315,8 @@ class PairRows(Rows):
 def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = True) -> PairMoments:
     """Return the moments, in the given form, of pairs that are in memory.
 
-    The moments are those of the exchangeable form of the method if `exchangeable` is true, and
-    those of its literal form otherwise.
+    If `exchangeable` is false, they include the moments of the first view, which the literal form
+    of the paper needs.
     """
     x, p, names = check_pairs(X, positive)
     if form == "dense":
@@ -344,7 +346,8 @@ def pair_moments(X: Rows, positive: Rows, form: Form, *, exchangeable: bool = Tr
     in_span: Any = span_moments(pairs)
     if exchangeable:
         return PairMoments(in_span[0], in_span[1], None, in_span[2])
-    # Because x = u + d in any coordinates, the first view is the sum of the two parts.
+    # Because x = u + d, the coordinates of the first view are the sum of the coordinates of the
+    # means u and of the half differences d.
     space = in_span[0].space
     coordinates = space.factor.coordinates()
     first_view = coordinates[:n] + coordinates[n:]

@@ -81,7 +81,11 @@ class Term(NamedTuple):
         along_mean = self.mean @ columns
 
         def product_of(ends: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
-            """Return ``rows.T @ scores`` for some rows, without centring, and the scores' sums."""
+            """Return ``rows.T @ scores`` for some rows, and the sums of the scores.
+
+            The scores are the products of the centred rows with the columns, times the weight. In
+            the product ``rows.T @ scores`` itself, the rows are not centred.
+            """
             rows = row_view(self.matrix, *ends)
             scores = self.weight * (rows @ columns - along_mean)
             return rows.T @ scores, scores.sum(axis=0)
@@ -107,7 +111,7 @@ class ProductMoments(Moments):
     terms : tuple of Term
         Terms whose sum is the covariance. A single dataset has one term.
     rows : tuple of Rows
-        The dataset. For a weighted sum, the tuple is empty.
+        The dataset, as a tuple of length one. For a weighted sum, the tuple is empty.
     feature_names : tuple of str, optional
         Names of the features, if the data had names.
     parts : tuple of ProductMoments
@@ -125,7 +129,7 @@ class ProductMoments(Moments):
     form: ClassVar[Form] = "products"
 
     @property
-    def shares_out(self) -> bool:
+    def gains_from_threads(self) -> bool:
         """Whether threads speed up products, as they do for large sparse matrices in memory."""
         sizes = [0 if term.matrix is None else term.matrix.nnz for term in self.terms]
         return all(sizes) and sum(sizes) >= _WORTH_SHARING

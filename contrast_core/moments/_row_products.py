@@ -1,11 +1,12 @@
 """Inner products of wide rows, summed over blocks of columns.
 
-Problem: for n rows Z with many more features than rows, compute the Gram matrix Z Z^T of the
-centred rows, and products of Z with a few columns. A Gram matrix is a sum over features, so blocks
-of columns are centred and multiplied one after another. Because each column is centred before it is
-multiplied, a mean far from zero costs no accuracy. Sparse rows are never dense as a whole. Sparse
-features with few entries are multiplied entry by entry and centred afterwards. This costs no
-accuracy, because the squared mean of such a feature is at most half of its mean square.
+Problem: for n centred rows Z with many more features than rows, compute the Gram matrix Z Z^T and
+products of Z with a few columns. A Gram matrix is a sum over features, so blocks of columns are
+centred and multiplied one after another. Because each column is centred before it is multiplied, a
+mean far from zero costs no accuracy. Sparse rows are never made dense as a whole. Sparse features
+with few entries are multiplied entry by entry, and the products are corrected for the mean
+afterwards. This costs no accuracy, because the squared mean of such a feature is at most half of
+its mean square.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _LEAST_COLUMNS = 256
 
 @dataclass(frozen=True, eq=False)
 class StackedRows:
-    """The rows of datasets below one another; each row has a centre and a weight.
+    """The rows of several datasets, one below another; each row has a centre and a weight.
 
     Parameters
     ----------
@@ -92,25 +93,28 @@ class StackedRows:
         """Split an array over all rows into views, one for each dataset."""
         return np.split(stacked, self.ends[:-1])
 
-    def spread(self, values: FloatArray) -> FloatArray:
+    def _times_root_weights(self, values: FloatArray) -> FloatArray:
         """Multiply values, (number of rows, b), by the square roots of the rows' weights."""
         return values if self.weights is None else values * np.sqrt(self.weights)[:, None]
 
     def means_of(self, block: FloatArray) -> FloatArray:
-        """Return the centres of the stacked rows, (number of centres, n_columns)."""
+        """Return the centres of these columns, (number of centres, n_columns).
+
+        `block` holds the columns of all stacked rows.
+        """
         _, sums = group_sums(block, self.weights, self.codes, len(self.centre_weights))
         return sums / np.maximum(self.centre_weights, np.finfo(np.float64).tiny)[:, None]
 
     def centred(self, block: FloatArray, means: FloatArray) -> FloatArray:
         """Return centred stacked rows, multiplied by the square roots of their weights."""
-        return self.spread(block - means[self.codes])
+        return self._times_root_weights(block - means[self.codes])
 
     def combine(self, means: FloatArray, weights: FloatArray) -> FloatArray:
         """Return k linear combinations of the centred rows, (k, n_features).
 
         Their coefficients `weights` have the shape (number of rows, k).
         """
-        weights, start = self.spread(weights), 0
+        weights, start = self._times_root_weights(weights), 0
         combined = np.zeros((weights.shape[1], self.n_features))
         for part in self.parts:
             for block in part.blocks(check=False):
@@ -128,7 +132,7 @@ class StackedRows:
         scores = np.concatenate(
             [part.map(lambda block: block @ columns, columns.shape[1]) for part in self.parts]
         )
-        return self.spread(scores - (means @ columns)[self.codes])
+        return self._times_root_weights(scores - (means @ columns)[self.codes])
 
     def products(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the inner products of the centred rows; sparse rows must be in memory.
@@ -155,7 +159,10 @@ class StackedRows:
 def _dense_products(
     rows: StackedRows, gram: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Sum the products over blocks of columns, and add them to `gram` if it is given."""
+    """Return the same as `StackedRows.products`, summed over blocks of centred columns.
+
+    If `gram` is given, the products are added to it.
+    """
     n_rows, totals = int(rows.ends[-1]), rows.totals
     means = np.empty((len(rows.centre_weights), rows.n_features))
     variances = np.empty((len(rows.parts), rows.n_features))
@@ -177,10 +184,10 @@ def _dense_products(
 
 
 def _sparse_products(rows: StackedRows) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Multiply features with many entries as dense columns, and all others entry by entry.
+    """Return the same as `StackedRows.products`, from sparse rows.
 
-    Only the dense columns are centred before they are multiplied. For the other features, the Gram
-    matrix is corrected afterwards.
+    Features with many entries are centred and multiplied as dense columns. All other features are
+    multiplied entry by entry, and the Gram matrix is corrected for their means afterwards.
     """
     for part in rows.parts:
         check_finite(part.load(check=False), part.name)
@@ -199,6 +206,7 @@ def _sparse_products(rows: StackedRows) -> tuple[FloatArray, FloatArray, FloatAr
     with worker_threads() as (pool, n_threads):
         gram = sparse_gram(stacked, filled, pool, n_threads)
     thin_means = np.where(filled, 0.0, means)
+    # For rows x and y with the centres a and b: (x - a).(y - b) = x.y - x.b - (y.a - a.b).
     along, between = stacked @ thin_means.T, thin_means @ thin_means.T
     step = max(1, _BLOCK_ELEMENTS // len(gram))
     for start in range(0, len(gram), step):

@@ -31,10 +31,10 @@ from contrast_core.rows import Rows, load_into_memory
 class RowSpace:
     r"""An orthonormal basis of the span of the centred rows Z of one dataset or more.
 
-    Let :math:`Z_p Z_p^\top = L L^\top` be the pivoted Cholesky factorisation of the Gram matrix,
-    where p are the pivot rows; their number is the rank. Then the rows of :math:`L^{-1} Z_p` are an
-    orthonormal basis. This basis is never formed. A vector in its coordinates is mapped to feature
-    space by a product with the rows.
+    The pivoted Cholesky factorisation of the Gram matrix selects linearly independent rows
+    :math:`Z_p`, as many as the rank, and gives :math:`Z_p Z_p^\top = L L^\top`. Then the rows of
+    :math:`L^{-1} Z_p` are an orthonormal basis. This basis is never formed. A vector in its
+    coordinates is mapped to feature space by a product with the rows.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class RowSpace:
         return lifted.reshape(*coordinates.shape[:-1], self.rows.n_features)
 
     def coordinates_of(self, directions: FloatArray) -> FloatArray:
-        """Return the coordinates (k, rank) of directions (k, n_features) in the rows' span."""
+        """Return the coordinates (k, rank) of directions (k, n_features) projected on the span."""
         return self.factor.along_basis(self.rows.scores(self.means, directions.T).T)
 
     def complement(self, count: int) -> FloatArray:
@@ -80,7 +80,7 @@ class RowSpace:
                 f"{self.factor.rank} of {self.rows.n_features} dimensions."
             )
         directions = np.random.default_rng(0).standard_normal((count, self.rows.n_features))
-        for _ in range(2):
+        for _ in range(2):  # the second pass removes rounding errors of the first
             along = self.coordinates_of(directions)
             directions -= self.rows.combine(self.means, self.factor.weights(along))
             directions = np.linalg.qr(directions.T)[0].T
@@ -91,10 +91,11 @@ class RowSpace:
 class SpanMoments(Moments):
     """Mean, variances and covariance of a wide dataset, in a basis of the span of its rows.
 
-    They are used if there are more features than rows, because the size of their covariance is at
-    most the number of rows. The moments of a foreground and a background share one basis, so both
-    are computed together. They refer to the rows without a copy, so the rows must not be changed.
-    Unlike `SecondMoments`, they cannot be merged and are as large as the data.
+    These moments are used if there are more features than rows, because the size of their
+    covariance is at most the number of rows. The moments of a foreground and a background share one
+    basis, so both are computed together. The rows are not copied, so they must not be changed while
+    the moments are in use. Unlike `SecondMoments`, these moments cannot be merged and are as large
+    as the data.
 
     Parameters
     ----------
@@ -194,7 +195,7 @@ def span_moments(rows: Sequence[Rows]) -> tuple[SpanMoments, ...]:
 
 
 def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
-    """Return the span of centred rows, from their Gram matrix.
+    """Return a basis of the span of centred rows, from their Gram matrix.
 
     The Gram matrix is summed over blocks of columns that are centred before they are multiplied.
     Therefore a mean far from zero costs no accuracy, and sparse data are never dense as a whole.
@@ -229,9 +230,9 @@ def span_of_rows(rows: Sequence[Rows]) -> RowSpace:
 
 
 def _restore_products(lifted: FloatArray, wanted: FloatArray) -> None:
-    """Change `lifted` in place so that the inner products of its rows are `wanted`, (k, k).
+    """Change `lifted` slightly, in place, so that the inner products of its rows are `wanted`.
 
-    Rounding has changed these products slightly.
+    `wanted` has the shape (k, k). The present inner products differ from it by rounding errors.
     """
     lengths = np.sqrt(wanted.diagonal())
     products = wanted / np.outer(lengths, lengths)

@@ -29,14 +29,15 @@ _DENSE, _BY_SCIPY, _BY_NUMBA = 65.0, 0.5, 3.0
 # all other columns, the squared mean is at most this share of the mean square, so subtracting the
 # mean afterwards costs no digits.
 _FULLEST = 0.5
-_CACHED_ENTRIES = 2**16
+_CACHED_ENTRIES = 2**16  # number of entries that fit into the processor's cache
 _PARTS_PER_THREAD = 16  # parts are small because SciPy holds the product of a part twice
 
 
 def filled_features(rows: Any, codes: Any, n_groups: int, *, compiled: bool = False) -> BoolArray:
     """Return a mask of the features that are treated as dense in products, (n_features,).
 
-    `compiled` says whether the compiled loop multiplies the other features, instead of SciPy.
+    `codes` holds the group number of each row, or is None if there are no groups. `compiled` says
+    whether the compiled loop multiplies the other features, instead of SciPy.
     """
     there = csr_array((np.ones(rows.nnz, np.int8), rows.indices, rows.indptr), shape=rows.shape)
     in_group, held = group_sums(there, None, codes, n_groups)
@@ -54,7 +55,7 @@ def as_float64(rows: Any) -> Any:
 
 
 def column_sums(rows: Any, values: Any) -> FloatArray:
-    """Return the column sums of CSR rows with these values in the place of their own."""
+    """Return the column sums of CSR rows whose stored entries are replaced by `values`."""
     sums = np.zeros(rows.shape[1])
     for start in range(0, rows.nnz, _CACHED_ENTRIES):  # each part is converted in the cache
         part = slice(start, start + _CACHED_ENTRIES)
@@ -119,6 +120,7 @@ def sparse_gram(
         first, last = ends
         gram[first:last, :last] = (thin[first:last] @ by_feature.T[:, :last]).toarray()
 
+    # Row i of the lower triangle has i + 1 products, so ends at square roots give equal shares.
     n_parts = _PARTS_PER_THREAD * max(n_threads, 1)
     ends = (n * np.sqrt(np.linspace(0, 1, n_parts + 1))).round().astype(int).tolist()
     list((map if pool is None else pool.map)(fill, pairwise(ends)))

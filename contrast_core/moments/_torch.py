@@ -26,7 +26,7 @@ _SINGLE_ROWS = 4096  # number of rows whose products are added up in float32
 
 
 class DeviceAccumulator:
-    """Count, mean and scatter matrix of rows, with products taken on a device.
+    """Count, mean and covariance of rows, with products computed on a device.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class DeviceAccumulator:
         self._elements, self._count = elements, 0
 
     def consume(self, rows: Rows) -> None:
-        """Add rows; raise ValueError on NaN or infinity."""
+        """Add all of these rows; raise ValueError on NaN or infinity."""
         blocks: Iterator[Any]
         if rows.device == self.device:
             rows.check()

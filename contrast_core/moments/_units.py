@@ -2,8 +2,8 @@
 
 Problem: a covariance depends on the units of the features. If a few features have much larger
 values than the others, the leading components depend almost only on them. The usual remedy is to
-standardise the features (Jolliffe, Principal Component Analysis, 2nd ed., 2002). The
-warning looks at shares of the variance only and changes no result.
+standardise the features (Jolliffe, Principal Component Analysis, 2nd ed., 2002). The warning
+depends only on the features' shares of the variance, and it changes no result.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _FEWEST_FEATURES = 4
 
 
 def warn_of_units(variances: FloatArray, background_variances: FloatArray, most: int) -> None:
-    """Warn if few features hold nearly all of the variance of both datasets.
+    """Warn if a few features hold nearly all of the variance of both datasets.
 
     Parameters
     ----------
     variances, background_variances : ndarray of shape (n_features,)
         Variance of each feature in foreground and background.
     most : int
-        Number of features with the largest variances to look at. The number is limited to a tenth
-        of the features that vary, but it is at least one.
+        Largest number of features that count as few. At most a tenth of the features that vary
+        count as few, but always at least one feature does.
     """
     n_varying = int(((variances > 0) | (background_variances > 0)).sum())
     if n_varying < _FEWEST_FEATURES:

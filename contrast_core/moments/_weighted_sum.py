@@ -75,7 +75,7 @@ def weighted_sum(
 def mixed(parts: Sequence[Moments], mix: ArrayLike | None) -> Moments:
     """Return the moments of a mixture of backgrounds.
 
-    The weights `mix` are those of the parameter ``background_mix`` of `CPCA.fit`.
+    `mix` holds the shares of the backgrounds, as the parameter ``background_mix`` of `CPCA.fit`.
     """
     if len(parts) == 1 and mix is None:
         return parts[0]

@@ -289,7 +289,8 @@ def threads_for(*parts: Any) -> Iterator[Threads]:
     Meanwhile, the number of BLAS threads is reduced, because BLAS threads go on running for a while
     after each product and would slow down the workers.
     """
-    with worker_threads() if any(p.shares_out for p in parts) else nullcontext(ALONE) as threads:
+    uses_threads = any(part.gains_from_threads for part in parts)
+    with worker_threads() if uses_threads else nullcontext(ALONE) as threads:
         yield threads
 
 
