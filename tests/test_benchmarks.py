@@ -30,7 +30,7 @@ def test_an_unknown_experiment_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_one_experiment_of_a_paper_prints_both_figures() -> None:
+def test_one_experiment_prints_its_result_beside_the_papers_result() -> None:
     done = python(str(PAPERS / "cpca.py"), "mice")
     assert done.returncode == 0, done.stderr
     assert "Fig. 2: the paper's mouse protein expression" in done.stdout

@@ -180,15 +180,14 @@ def functions(package: str) -> Iterator[Any]:
 
 
 def written(column: int) -> set[str]:
+    """Return the parameters in one column of the tables of docs/words.md."""
     rows = re.findall(r"^\|(.*)\|$", (DOCS / "words.md").read_text(encoding="utf-8"), re.M)
     cells = [row.split("|")[column] for row in rows]
     return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
 
 
 @pytest.mark.parametrize(("package", "column"), [("contrast_core", 1), ("scanpy_ext", 2)])
-def test_the_parameters_of_the_page_are_exactly_the_public_parameters(
-    package: str, column: int
-) -> None:
+def test_the_page_of_words_lists_exactly_the_public_parameters(package: str, column: int) -> None:
     if package == "scanpy_ext":
         pytest.importorskip("scanpy")
     signatures = [inspect.signature(function) for function in functions(package)]
@@ -208,7 +207,7 @@ def test_docstrings_state_the_defaults_of_the_signatures() -> None:
                 assert stated == (function.__qualname__, name, defaults[name].default)
 
 
-def test_the_window_has_the_labels_of_the_page() -> None:
+def test_the_window_has_the_labels_on_the_page_of_words() -> None:
     rows = re.findall(r"^\|(.*)\|$", (DOCS / "words.md").read_text(encoding="utf-8"), re.M)
     labels = {label.strip() for row in rows for label in row.split("|")[3].split(";")}
     source = "".join(

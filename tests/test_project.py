@@ -96,7 +96,7 @@ def _packages_loaded(code: str, before: str) -> set[str]:
     return {name.split(".")[0] for name in _python(listed).split()} - sys.stdlib_module_names
 
 
-def test_importing_the_core_loads_nothing_else() -> None:
+def test_importing_the_core_loads_nothing_beyond_numpy() -> None:
     assert _packages_loaded("import contrast_core", before="import numpy") == {"contrast_core"}
 
 
@@ -160,7 +160,9 @@ def test_no_docstring_begins_with_a_fragment() -> None:
 ADDRESS = "https://example.org/owner/name"
 
 
-def test_one_call_writes_the_address_everywhere_and_another_replaces_it(tmp_path: Path) -> None:
+def test_the_address_of_the_repository_is_written_everywhere_and_can_be_replaced(
+    tmp_path: Path,
+) -> None:
     spec = importlib.util.spec_from_file_location("address", ROOT / "scripts" / "address.py")
     assert spec is not None and spec.loader is not None
     address = importlib.util.module_from_spec(spec)

@@ -217,11 +217,12 @@ def largest_contrast(
     return float(np.linalg.eigvalsh(P * totals[0] / np.trace(P) - Q * totals[1] / np.trace(Q))[-1])
 
 
-def test_the_parts_of_a_donor_are_swapped_about_their_mean() -> None:
+def test_rows_of_a_donor_in_both_datasets_are_swapped_about_the_mean_of_the_donor() -> None:
     """Check that the random shifts of both datasets use the same draws.
 
-    The two parts of a donor have opposite means after the mean of the donor is subtracted.
-    Therefore the sampling errors of the two centres are not independent.
+    Each donor has rows in both datasets. After the mean of the donor is subtracted, its foreground
+    rows and its background rows have opposite means. The sampling errors of the centres of both
+    datasets are therefore opposite, not independent.
     """
     rng = np.random.default_rng(6)
     parts = [rows(n, rng) + 9 * rng.normal(size=6) for n in (5, 20, 4, 8, 6, 30, 9, 7, 5, 11)]
@@ -246,7 +247,7 @@ def test_the_parts_of_a_donor_are_swapped_about_their_mean() -> None:
     np.testing.assert_allclose(test.null_statistics[:, 0], table, rtol=1e-5)
 
 
-def test_units_with_the_same_mean_are_told_apart_by_their_covariances() -> None:
+def test_datasets_of_units_with_equal_means_are_distinguished_by_their_covariances() -> None:
     halves = np.random.default_rng(7).integers(-9, 10, size=(2, 4, 5, 3)) * [3, 1, 1]
     X, Y = (np.concatenate([half, -half], axis=1).reshape(40, 3) for half in halves)
     units = np.arange(40) // 10

@@ -21,6 +21,7 @@ SIZES = [10, 60, 500, 700, 1000, 2000, 3000, 3001, 5000, 10_000, 10_001, 50_000]
 
 
 def sparse(task: ProblemSize, per_row: int) -> ProblemSize:
+    """Return the task for sparse rows with this number of stored entries in each row."""
     return task._replace(entries=per_row * task.n_rows)
 
 

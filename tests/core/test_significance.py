@@ -101,7 +101,7 @@ def test_data_and_units_that_cannot_be_resampled_are_refused(
         call(**({"X": X, "background": Y} | given))
 
 
-def test_too_few_rows_for_two_halves_and_odd_progress_are_refused() -> None:
+def test_fewer_than_four_rows_and_invalid_values_of_progress_are_refused() -> None:
     with pytest.raises(ValueError, match="need at least 4 of both"):
         cross_fitted_ratio(X[:3], background=Y)
     with pytest.raises(TypeError, match="progress must be True, False or a callable"):
@@ -128,7 +128,7 @@ def test_small_problems_are_solved_on_one_blas_thread() -> None:
 
 
 @quiet
-def test_progress_is_shown_and_can_be_replaced_by_a_function(
+def test_progress_goes_to_a_given_function_or_needs_tqdm(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(16)
@@ -197,7 +197,7 @@ def test_the_original_data_are_fitted_with_weights_and_background_mix() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.5, 1.0])
-def test_uneven_weights_keep_the_level(sigma: float) -> None:
+def test_uneven_weights_keep_the_rate_of_false_positives(sigma: float) -> None:
     rng, p = np.random.default_rng(11), []
     for _ in range(150):
         X, Y = rng.normal(size=(40, 6)), rng.normal(size=(30, 6))

@@ -24,9 +24,9 @@ PLAN = make_plan(ProblemSize(400, 100, 1))
 
 
 def sample(n: int, d: int, spikes: Any = (), *, sd: float = 1.0, seed: int = 0) -> SecondMoments:
-    """Return moments of noise and of spikes in random directions.
+    """Return moments of noise and of spikes, which are random directions with additional variance.
 
-    The variances of the spikes are in units of the noise variance.
+    The additional variances, `spikes`, are in units of the noise variance.
     """
     rng = np.random.default_rng(seed)
     scale = np.ones(d)
@@ -59,7 +59,7 @@ def test_the_median_halves_the_marchenko_pastur_law(c: float) -> None:
 
 @pytest.mark.parametrize("d", [50, 150, 450, 900])
 @pytest.mark.parametrize("n_spikes", [0, 10])
-def test_noise_level_and_rank_are_found_beside_spikes(d: int, n_spikes: int) -> None:
+def test_the_noise_variance_and_the_number_of_spikes_are_estimated(d: int, n_spikes: int) -> None:
     """Use spikes of up to 100 times the noise variance, and D below and above n.
 
     At most a fifth of the eigenvalues belong to spikes.

@@ -167,6 +167,7 @@ def test_large_frames_are_compared_with_a_library_of_background_frames(absorbed)
     outcome = run_task(task, no_report)
     expected = suppress_background(frames, empty, sampling="frames", multiplicative=absorbed)
     np.testing.assert_allclose(outcome.denoised, expected.denoised, rtol=1e-3, atol=1e-4)
+    # If the cells absorb light, this layer shows the light that would arrive without them.
     light = np.asarray(layer_data(outcome, LOOK)["removed"][0])
     gone = frames - expected.denoised
     np.testing.assert_allclose(

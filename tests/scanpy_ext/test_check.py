@@ -48,9 +48,9 @@ def without_reference_cells(adata):
 
 
 def test_controls_of_two_donors_have_much_smaller_ratios_than_the_contrast(kang):
-    """Compare control cells of two donors.
+    """Contrast the control cells of two donors with each other, as a comparison without an effect.
 
-    Their ratios are 1.1 to 1.4, which is less than a fifth of the ratio of the contrast.
+    The ratios of these null contrasts are 1.1 to 1.4, less than a fifth of the contrast's ratio.
     """
     kang.obs["control"] = (kang.obs["condition"] == "ctrl").to_numpy()
     design = {"foreground": "donor_101", "background": "control_107", "mask_var": "most_variable"}
@@ -210,7 +210,8 @@ def test_small_faults_are_reported_but_do_not_make_a_design_unsound(design):
 def test_many_small_types_that_are_missing_together_are_reported(design):
     """Check 240 small cell types, each with less than 1% of the cells.
 
-    The background lacks all small types of monocytes.
+    At first the background lacks only what it lacks by chance. Then it lacks all small types of
+    monocytes.
     """
     rng = np.random.default_rng(1)
     drawn = rng.integers(400, size=1600)

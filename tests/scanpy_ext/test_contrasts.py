@@ -41,9 +41,9 @@ SIZES = {"a": 1500, "b": 800, "c": 400, "d/e": 200, "f": 100, "g": 60}
 
 
 def test_levels_are_ranked_by_evidence_first_and_by_ratio_second() -> None:
-    """Check that a level whose interval is just above 1 by chance is not ranked first.
+    """Check that level a, whose interval is just above 1 by chance, is not ranked first.
 
-    Without any response, one in eight tables of six levels has such an interval.
+    If no level responds, one in eight tables of six levels has such an interval.
     """
     ratios = {"a": 1.007, "b": 0.99, "c": 1.0, "d": 1.0, "e": 1.5, "f": 1.0}
     table = pd.DataFrame.from_dict(
@@ -57,9 +57,9 @@ def test_levels_are_ranked_by_evidence_first_and_by_ratio_second() -> None:
     p_values = {"a": 0.024, "b": 0.9, "c": 0.5, "d": 0.4, "e": 0.026, "f": 0.6}
     assert list(_responses._sorted(table.copy(), p_values).index[:2]) == ["e", "a"]
     assert _responses._sorted(table.copy(), p_values | {"a": 0.001}).index[0] == "a"
-    surely = p_values | {"a": 0.001, "b": 0.001}
+    both_small = p_values | {"a": 0.001, "b": 0.001}
     # Level b has a small p-value too, but its interval contains 1.
-    assert list(_responses._sorted(table.copy(), surely).index[:2]) == ["a", "e"]
+    assert list(_responses._sorted(table.copy(), both_small).index[:2]) == ["a", "e"]
     assert _responses._sorted(table.copy(), p_values)["p_adjusted"].isna().all()
 
 

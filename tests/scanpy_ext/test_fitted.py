@@ -1,4 +1,7 @@
-"""Tests of results after genes are selected, reordered or renamed, and of results from files."""
+"""Tests of results that are used after genes were selected, reordered or renamed.
+
+Other tests check which slots a result may replace.
+"""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_slots_hold_the_results_of_the_core(cells, kind):
         assert cells.layers["denoised"].dtype == np.float32
 
 
-def test_clvm_without_shared_variables_writes_no_shared_slots(cells):
+def test_clvm_without_shared_variables_writes_an_empty_shared_embedding(cells):
     cx.tl.clvm(cells, **REFERENCE, n_shared=0, key_added="alone")
     assert cells.obsm["alone_shared"].shape == (200, 0)
 
@@ -157,7 +157,7 @@ def test_every_cell_is_denoised(n):
     np.testing.assert_allclose(adata.layers["denoised"], expected)
 
 
-def test_genes_that_do_not_fit_are_named(cells, untouched):
+def test_errors_name_missing_and_repeated_genes(cells, untouched):
     cx.tl.cpca(cells, **REFERENCE)
     new = cells[:20, 2:].copy()
     with untouched(new), pytest.raises(ValueError, match=r"lacks 2 of the 12.*'gene0', 'gene1'"):

@@ -19,14 +19,14 @@ from tests.core.test_odd_inputs import complaint
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 N = 60
-STEM = ["ctrl", "stim"] * (N // 2)
+CONDITIONS = ["ctrl", "stim"] * (N // 2)
 HALF = np.arange(N) < N // 2
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 PAIRED = REFERENCE | {"donor": "donor", "n_comps": 3, "n_neighbors": 2}
 # Columns with two conditions; most of them have levels that are not strings.
 LEVELS: dict[str, tuple[Any, Any]] = {
-    "categories": (pd.Categorical(STEM), "ctrl"),
-    "a category without cells": (pd.Categorical(STEM, ["ctrl", "stim", "x"]), "ctrl"),
+    "categories": (pd.Categorical(CONDITIONS), "ctrl"),
+    "a category without cells": (pd.Categorical(CONDITIONS, ["ctrl", "stim", "x"]), "ctrl"),
     "mixed types": (pd.array([1, "a"] * (N // 2), dtype=object), 1),
     "categories of mixed types": (pd.Categorical([1, "a"] * (N // 2)), 1),
     "integers": ([0, 1] * (N // 2), 0),
@@ -41,7 +41,7 @@ LEVELS: dict[str, tuple[Any, Any]] = {
 
 def cells(**columns: Any) -> AnnData:
     adata = anndata.AnnData(np.random.default_rng(0).normal(size=(N, 8)).astype(np.float32))
-    adata.obs["condition"] = STEM
+    adata.obs["condition"] = CONDITIONS
     adata.obs["donor"] = ["a"] * (N // 2) + ["b"] * (N // 2)
     for name, values in columns.items():
         adata.obs[name] = pd.Series(list(values), adata.obs_names, getattr(values, "dtype", None))
@@ -69,7 +69,9 @@ def test_levels_of_any_type_give_the_same_result(kind: str) -> None:
         {"cell_type": "odd"},
     ):
         odd = cells(odd=values)
-        np.testing.assert_array_equal(paired(odd, **options), paired(cells(odd=STEM), **options))
+        np.testing.assert_array_equal(
+            paired(odd, **options), paired(cells(odd=CONDITIONS), **options)
+        )
     apart = {"groupby": None, "reference": None, "foreground": HALF, "background": ~HALF}
     found = contrasted(cells(odd=values), within="odd", **apart)
     expected = contrasted(cells(), within="condition", **apart)
@@ -108,9 +110,11 @@ def test_columns_without_levels_are_refused(name: str, untouched: Any) -> None:
     assert not complaint(caught.value, words)
 
 
+# Each list holds invalid values: `NO_NAMES` for the name of a column or slot, `NO_FLAGS` for an
+# option that is on or off, `NO_WORDS` for a choice between words, and so on.
 NO_NAMES = [["a"], {}, np.array([1, 2]), 3, 2.5, 10**400, len, "no"]
 NO_FLAGS = ["yes", None, 1, [True], np.array([1, 2])]
-# These numbers of genes are invalid. A number above the number of genes in the data is valid.
+# Invalid numbers of genes. A number above the number of genes in the data is valid.
 NO_SIZES = ["3", 2.5, 0, -1, True, [3], np.nan]
 NO_COUNTS = [*NO_SIZES, 10**400]
 NO_WORDS = ["no", 3, ["none"], {}, np.array(["none", "foreground"])]

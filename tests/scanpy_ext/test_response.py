@@ -1,4 +1,4 @@
-"""Tests of `tl.response`: posteriors, called cells, shares by condition and donor, and slots."""
+"""Tests of `tl.response`: which cells responded, and their share by condition and by donor."""
 
 from __future__ import annotations
 

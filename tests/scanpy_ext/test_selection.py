@@ -203,7 +203,7 @@ def test_the_background_may_be_another_anndata(cells, name):
     np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
-def test_a_background_that_does_not_fit_is_named(cells, untouched):
+def test_a_background_with_other_genes_cells_or_slots_is_refused(cells, untouched):
     cells.layers["log"] = cells.X
     cells.obsm["X_pca"] = cells.X[:, :5]
     without, other = cells.copy(), cells.copy()

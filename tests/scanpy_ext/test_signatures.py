@@ -119,7 +119,7 @@ CALLS = {
 def test_a_warning_points_at_the_callers_line(message):
     adata = anndata.AnnData(np.random.default_rng(0).normal(size=(80, 6)))
     adata.obs["condition"] = ["ctrl", "stim"] * 40
-    adata.obs["type"] = ["T", "B"] * 40  # each side has one type
+    adata.obs["type"] = ["T", "B"] * 40  # each condition has one type
     adata.obs["donor"] = ["a"] * 70 + [np.nan] * 10
     with pytest.warns(ContrastWarning) as caught:
         CALLS[message](adata)

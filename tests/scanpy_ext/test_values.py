@@ -50,7 +50,7 @@ def warned(call: Any) -> list[str]:
     return [str(one.message) for one in caught if one.category is ContrastWarning]
 
 
-def test_errors_say_what_to_install() -> None:
+def test_without_pandas_the_error_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['pandas'] = None\n"
         "import scanpy_ext\n"

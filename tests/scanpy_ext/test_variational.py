@@ -22,6 +22,7 @@ pytestmark = [
 
 @pytest.fixture
 def counted():
+    """Return counts of 120 cells and 12 genes, of which four vary more in stimulated cells."""
     rng = np.random.default_rng(0)
     response = np.exp(
         rng.normal(size=(120, 1)) * (np.arange(12) < 4) * (np.arange(120) % 2)[:, None]
