@@ -17,7 +17,11 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is no
 
 
 def set_up(folder: Path, apt_get: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run scripts/setup.sh in a project whose .venv is ready, without its system packages."""
+    """Run scripts/setup.sh in a project that has its .venv but lacks its system packages.
+
+    `apt_get` is shell code that replaces apt-get. The arguments of each call are kept in the file
+    `calls`.
+    """
     (folder / "scripts").mkdir()
     shutil.copy(ROOT / "scripts" / "setup.sh", folder / "scripts")
     shutil.copy(ROOT / "pyproject.toml", folder)

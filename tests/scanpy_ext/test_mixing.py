@@ -1,4 +1,4 @@
-"""Tests of the mixing report for many cells, and of its neighbour scores."""
+"""Tests of the mixing report for many cells, and of its scores of neighbours, iLISI and kBET."""
 
 from __future__ import annotations
 

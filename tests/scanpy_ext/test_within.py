@@ -1,4 +1,4 @@
-"""Tests of contrasts within donors."""
+"""Tests of `within=`, which centres cells by the means of their donors before the contrast."""
 
 from __future__ import annotations
 
