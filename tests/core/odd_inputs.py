@@ -274,6 +274,7 @@ def subject_of_method(name: str, method: Any, *left_out: str) -> Subject:
     )
 
 
+# These functions split or resample the rows.
 MEASURES: dict[str, Callable[..., list[Any]]] = {
     "permutation_test": permuted,
     "cross_fitted_ratio": ratio,

@@ -50,7 +50,7 @@ LAZY: dict[str, Callable[[Any], Any]] = {
     ),
     "sparse arrays": lambda rows: _lazy(rows).map_blocks(sp.csr_array),
     # After a filter, dask does not know the number of rows, and some chunks have no rows.
-    "of unknown sizes": lambda rows: (both := _lazy(np.concatenate([rows - 1e3, rows])))[
+    "chunks of unknown sizes": lambda rows: (both := _lazy(np.concatenate([rows - 1e3, rows])))[
         both[:, 0] > -500
     ],
 }
@@ -92,7 +92,7 @@ def test_each_chunk_is_computed_once_for_all_selections(rows: Any) -> None:
     assert sorted(computed) == [0, 2]  # chunks without a selected row are not computed
 
 
-def test_the_number_of_sums_in_memory_does_not_grow_with_the_rows(
+def test_the_number_of_partial_sums_in_memory_does_not_grow_with_the_rows(
     rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
@@ -106,7 +106,9 @@ def test_the_number_of_sums_in_memory_does_not_grow_with_the_rows(
         lazy = da.from_array(rows, chunks=(5, D)).map_blocks(sp.csr_matrix)
         found = SecondMoments.from_parts([per_chunk(lazy).take(np.arange(N) % 2 == 0)])[0]
     assert_same_moments(found, SecondMoments.from_data(rows[::2]))
-    assert tasks[0] == 201  # a chunk is read by the task that sums it up; two chains are merged
+    # Each of the 200 chunks has one task, which reads the chunk and adds it to a sum. One more task
+    # adds the two sums of the two threads.
+    assert tasks[0] == 201
     assert max(held) <= 3
 
 

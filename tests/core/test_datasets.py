@@ -61,7 +61,7 @@ def test_cells_behind_fringes_have_an_empty_corner_and_fringes_everywhere() -> N
     ("shape", "error", "message"),
     [((95, 200), ValueError, "95"), ((128,), ValueError, "1 entries"), (("a", 1), TypeError, "a")],
 )
-def test_a_field_of_invalid_shape_is_refused(shape, error, message) -> None:
+def test_an_image_of_invalid_shape_is_refused(shape, error, message) -> None:
     with pytest.raises(error, match=message):
         cells_behind_fringes(shape)
 
@@ -80,7 +80,7 @@ def test_magnetometers_contain_no_information_on_the_activities() -> None:
 
 
 @pytest.mark.parametrize("load", LOADERS)
-def test_the_parts_of_a_dataset_fit_together(load) -> None:
+def test_the_arrays_of_a_dataset_have_matching_shapes(load) -> None:
     data = load()
     n, n_features = data.foreground.shape
     assert data.background.shape[1] == n_features
@@ -132,7 +132,7 @@ def test_toy_has_the_papers_means_and_covariance() -> None:
     np.testing.assert_allclose(np.cov(data.background.T), covariance, atol=0.1)
 
 
-def test_mouse_groups_are_animals_of_fifteen_rows(mouse) -> None:
+def test_each_mouse_has_fifteen_rows_of_one_class_in_one_dataset(mouse) -> None:
     assert (mouse.foreground.shape, mouse.background.shape) == ((270, 77), (135, 77))
     animals, counts = np.unique(mouse.units, return_counts=True)
     others, other_counts = np.unique(mouse.background_units, return_counts=True)
@@ -143,7 +143,7 @@ def test_mouse_groups_are_animals_of_fifteen_rows(mouse) -> None:
         assert len(set(mouse.labels[mouse.units == animal])) == 1
 
 
-def test_mouse_raw_keeps_units_and_missing_values(mouse) -> None:
+def test_raw_mouse_data_keep_their_units_of_measurement_and_missing_values(mouse) -> None:
     raw = load_mouse_protein(raw=True)
     assert np.isnan(raw.foreground).sum() == 120 + 204
     assert np.isnan(raw.background).sum() == 199

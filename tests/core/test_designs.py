@@ -69,7 +69,7 @@ def centred(rows: Any, groups: Any) -> Any:
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_fit_with_groups_is_a_fit_to_rows_centred_by_group(
+def test_a_fit_with_groups_equals_a_fit_to_rows_centred_by_group(
     method: Any, shape: Any, sparse: bool
 ) -> None:
     data = study(*shape, sparse)
@@ -89,7 +89,7 @@ def test_a_fit_with_groups_is_a_fit_to_rows_centred_by_group(
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("grouped", [False, True])
-def test_whole_weights_act_like_repeated_rows(
+def test_integer_weights_act_like_repeated_rows(
     method: Any, shape: Any, sparse: bool, grouped: bool
 ) -> None:
     data = study(*shape, sparse)
@@ -192,7 +192,7 @@ def test_scores_are_centred_by_their_group() -> None:
         np.testing.assert_allclose(alone[data["within"] == group].mean(axis=0), 0, atol=1e-10)
 
 
-def test_paths_labels_and_pipelines_pass_on_groups_and_weights() -> None:
+def test_contrast_path_contrast_by_label_and_pipelines_pass_on_groups_and_weights() -> None:
     data = study(*SHAPES[0])
     one = fitted(CPCA(2, alpha=2.0), data)
     path = contrast_path(alphas=[0.0, 2.0, 5.0], **data)
@@ -255,7 +255,7 @@ def test_wrong_designs_and_backgrounds_are_refused(changes: Any, message: str) -
         fitted(CPCA(2), DATA, **(plain | changes))
 
 
-def test_groups_and_weights_are_refused_for_moments_and_products() -> None:
+def test_groups_and_weights_are_refused_for_moments_and_by_the_lanczos_solver() -> None:
     moments = SecondMoments.from_data(DATA["X"]), SecondMoments.from_data(BACKGROUND)
     with pytest.raises(TypeError, match="come too late"):
         CPCA(2).fit(moments[0], background=moments[1], within=[1] * 120)
@@ -265,7 +265,7 @@ def test_groups_and_weights_are_refused_for_moments_and_products() -> None:
 
 @pytest.mark.parametrize("method", [PCAPlus(2), PCAPlusPlus(2), PCAPlusPlus(2, exchangeable=False)])
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
-def test_whole_weights_of_pairs_act_like_repeated_pairs(method: Any, kind: Any) -> None:
+def test_integer_weights_of_pairs_act_like_repeated_pairs(method: Any, kind: Any) -> None:
     rng = np.random.default_rng(0)
     signal = 4 * rng.normal(size=(200, 2)) @ rng.normal(size=(2, 10))
     X, positive = (kind(signal + rng.normal(size=(200, 10)) + i) for i in (0, 3))

@@ -67,7 +67,7 @@ def test_a_warning_points_at_the_callers_line(name: str) -> None:
     assert warning.lineno in [line for *_, line in call.__code__.co_lines()]
 
 
-# Features in different units dominate the covariances.
+# Warnings if a few features, measured in other units, dominate the covariances
 
 
 def planted() -> tuple[Any, Any]:

@@ -23,7 +23,7 @@ MODELS: dict[str, Any] = {
     "CLVM, robust to rows": CLVM(tol=1e-6, robust="rows"),
     "CLVM, robust to entries": CLVM(tol=1e-6, robust="entries"),
 }
-EACH = pytest.mark.parametrize("name", MODELS)
+EACH_MODEL = pytest.mark.parametrize("name", MODELS)
 NAMES = list("abcdefgh")
 
 
@@ -32,11 +32,12 @@ def fit(name: str, X: Any, Y: Any, **parameters: Any) -> Any:
 
 
 def methods(model: Any) -> list[str]:
+    """Return the names of the methods of a model that accept missing values."""
     normal = getattr(model, "tails_", "normal") == "normal"
     return ["transform", "score_samples", *(["impute"] if normal else [])]
 
 
-HOLDERS: dict[str, Any] = {
+CONTAINERS: dict[str, Any] = {
     "float16": lambda v: v.astype("f2"),
     "view": lambda v: np.repeat(np.repeat(v, 2, axis=0), 2, axis=1)[::2, ::2],
     "masked": lambda v: np.ma.masked_array(np.nan_to_num(v, nan=3), np.isnan(v)),
@@ -48,29 +49,29 @@ HOLDERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "holder"),
+    ("name", "container"),
     [
-        *(("PCPCA", holder) for holder in HOLDERS),
-        *((name, holder) for name in MODELS for holder in ("masked", "frame", "view")),
+        *(("PCPCA", container) for container in CONTAINERS),
+        *((name, container) for name in MODELS for container in ("masked", "frame", "view")),
     ],
 )
-def test_missing_values_of_any_kind_give_the_same_result(name: str, holder: str) -> None:
+def test_missing_values_of_any_kind_give_the_same_result(name: str, container: str) -> None:
     X, Y = (np.rint(8 * rows) for rows in gappy())
     expected = fit(name, X, Y)
-    x, y = HOLDERS[holder](X), HOLDERS[holder](Y)
+    x, y = CONTAINERS[container](X), CONTAINERS[container](Y)
     before = content(x)
     model = fit(name, x, y)
     assert content(x) == before
     for method in methods(model):
         found = getattr(model, method)(x)
         np.testing.assert_allclose(found, getattr(expected, method)(X), rtol=1e-6, atol=1e-6)
-    if holder == "frame":
+    if container == "frame":
         assert list(model.feature_names_in_) == NAMES
         with pytest.raises(ValueError, match="another order"):
             fit(name, x, y[NAMES[::-1]])
 
 
-@EACH
+@EACH_MODEL
 def test_scale_shift_order_constants_and_empty_rows_do_not_change_the_fit(name: str) -> None:
     X, Y = gappy()
     X.flags.writeable = Y.flags.writeable = False
@@ -101,8 +102,8 @@ def test_scale_shift_order_constants_and_empty_rows_do_not_change_the_fit(name: 
         assert constant.mean_[8] == 7.0
 
 
-@EACH
-def test_copies_and_files_of_incomplete_fits_give_the_same_results(
+@EACH_MODEL
+def test_copies_and_files_of_fits_to_incomplete_rows_give_the_same_results(
     name: str, tmp_path: Path
 ) -> None:
     X, Y = gappy()
@@ -120,7 +121,7 @@ def test_copies_and_files_of_incomplete_fits_give_the_same_results(
     assert clone(model).get_params() == MODELS[name].get_params()
 
 
-@EACH
+@EACH_MODEL
 def test_a_second_fit_keeps_nothing_of_the_first(name: str) -> None:
     X, Y = gappy()
     complete = np.nan_to_num(X), np.nan_to_num(Y)
@@ -165,14 +166,14 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-@EACH
+@EACH_MODEL
 def test_bad_rows_are_refused(name: str, kind: str) -> None:
     make, message = BAD[kind]
     with pytest.raises(ValueError, match=message):
         fit(name, *make(*gappy()))
 
 
-@EACH
+@EACH_MODEL
 def test_bad_new_rows_are_refused_and_too_few_iterations_cause_a_warning(name: str) -> None:
     X, Y = gappy()
     model = fit(name, X, Y)
@@ -189,7 +190,7 @@ def test_bad_new_rows_are_refused_and_too_few_iterations_cause_a_warning(name: s
     assert not short.converged_
 
 
-@EACH
+@EACH_MODEL
 def test_new_rows_may_be_lazy_but_missing_values_can_only_be_fitted_in_memory(
     name: str, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ SQUARES = {"kernel": "poly", "degree": 2, "kernel_gamma": 1.0, "coef0": 1.0}
 
 
 def planted(n: int = 60, m: int = 50, d: int = 6, seed: int = 0) -> tuple[Any, Any, Any]:
-    """Return a foreground, a background and new rows; the two datasets have other means than 0."""
+    """Return a foreground and a background whose means are not 0, and new rows."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) * np.linspace(3, 1, d) + 1.0
     Y = rng.normal(size=(m, d)) * np.linspace(1, 2, d) - 2.0
@@ -55,7 +55,7 @@ def separability(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, "auto"])
-def test_the_linear_kernel_is_cpca(alpha: Any) -> None:
+def test_a_linear_kernel_gives_the_results_of_cpca(alpha: Any) -> None:
     X, Y, new = planted()
     kernel = KernelCPCA(alpha=alpha, kernel="linear").fit(X, background=Y)
     linear = CPCA(alpha=alpha).fit(X, background=Y)
@@ -70,7 +70,9 @@ def test_the_linear_kernel_is_cpca(alpha: Any) -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 10.0])
-def test_a_polynomial_kernel_is_cpca_of_its_features(alpha: float) -> None:
+def test_a_polynomial_kernel_gives_the_results_of_cpca_on_its_explicit_features(
+    alpha: float,
+) -> None:
     X, Y, new = planted()
     kernel = KernelCPCA(3, alpha=alpha, **SQUARES).fit(X, background=Y)
     linear = CPCA(3, alpha=alpha).fit(square_features(X), background=square_features(Y))
@@ -97,7 +99,7 @@ def test_only_kernel_cpca_separates_groups_that_differ_in_squares() -> None:
         X, Y, labels = crossed_groups(1, noise=2.5)  # slightly less noise for the automatic alpha
 
 
-def test_other_contrasts_and_the_path_reuse_the_factorisation() -> None:
+def test_other_alphas_and_the_path_do_not_evaluate_the_kernel_again() -> None:
     X, Y, new = planted(15, 12)
     calls = []
 
@@ -118,7 +120,7 @@ def test_other_contrasts_and_the_path_reuse_the_factorisation() -> None:
     np.testing.assert_allclose(fitted.transform(new), named.transform(new), atol=1e-10)
 
 
-def test_infinite_contrast_leaves_no_background_variance() -> None:
+def test_an_infinite_alpha_leaves_no_background_variance() -> None:
     X, Y, _ = planted()
     fitted = KernelCPCA(alpha=np.inf, kernel_gamma=0.1).fit(X, background=Y)
     assert fitted.transform(Y).var(axis=0).max() < 1e-8 * fitted.transform(X).var(axis=0).min()
@@ -126,7 +128,9 @@ def test_infinite_contrast_leaves_no_background_variance() -> None:
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("kernel", ["chi2", "cosine", "laplacian", "polynomial"])
-def test_kernels_agree_with_those_of_scikit_learn(kernel: Any) -> None:
+def test_scores_of_scikit_learns_kernels_are_centred_and_have_the_stated_variances(
+    kernel: Any,
+) -> None:
     X, Y, new = (np.abs(part) for part in planted())
     fitted = KernelCPCA(alpha=1.0, kernel=kernel).fit(X, background=Y)
     assert fitted.transform(new).shape == (20, 2)
@@ -149,7 +153,7 @@ def test_a_precomputed_kernel_gives_the_same_scores() -> None:
         KernelCPCA(kernel="precomputed").fit(rbf_kernel(X, X), background=rbf_kernel(Y, X))
 
 
-def test_kernel_cpca_follows_the_scikit_learn_contract() -> None:
+def test_feature_names_and_pickles_follow_the_conventions_of_scikit_learn() -> None:
     X, Y, _ = planted()
     frame, other = (pd.DataFrame(part, columns=list("abcdef")) for part in (X, Y))
     fitted = KernelCPCA(alpha=1.0).fit(frame, background=other)

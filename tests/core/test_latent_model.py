@@ -1,4 +1,7 @@
-"""Tests of scores, densities, imputation and samples of PCPCA and CLVM against dense matrices."""
+"""Tests of PCPCA and CLVM against explicit formulas for normal and Student's t distributions.
+
+The tests cover scores, densities, imputed values and samples.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,7 @@ class Dense(NamedTuple):
 
 @cache
 def fitted(kind: str, share: float = 0.3) -> tuple[Any, dict[str, Any]]:
+    """Return a fitted model and its rows, in which a given share of the values is missing."""
     rows = dict(zip(DATASETS, planted(), strict=True))
     for seed, values in enumerate(rows.values()):
         values[np.random.default_rng(seed).random(values.shape) < share] = np.nan
@@ -118,7 +122,7 @@ def test_draws_have_the_conditional_mean_and_covariance(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_maps_of_complete_rows_agree_for_dense_sparse_and_incomplete_data(kind: str) -> None:
+def test_complete_rows_have_equal_scores_in_dense_sparse_and_incomplete_data(kind: str) -> None:
     model, rows = fitted(kind, 0.0)
     X, law = rows["foreground"], dense(model, "foreground")
     W = law.loadings[:, law.k :]

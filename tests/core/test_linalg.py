@@ -1,4 +1,7 @@
-"""Tests of eigenpairs, signs and angles, and of the proved solvers on difficult spectra."""
+"""Tests of eigenpairs, signs and angles, and of iterative solvers on difficult spectra.
+
+The solvers prove that their eigenpairs are the leading ones, or else leave the problem to LAPACK.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def test_the_sign_rule_does_not_depend_on_the_last_bit() -> None:
         assert fix_signs(-shaken)[0, 0] > 0
 
 
-def test_angles_between_known_subspaces() -> None:
+def test_angles_between_known_subspaces_are_exact() -> None:
     eye = np.eye(5)
     turned = np.cos(0.3) * eye[1] + np.sin(0.3) * eye[4]
     np.testing.assert_allclose(principal_angles(eye[:2], [eye[0], turned]), [0.3, 0.0], atol=1e-12)
@@ -71,7 +74,7 @@ def test_angles_between_known_subspaces() -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 3, 200, 299])  # below and above the block size of LAPACK
-def test_a_pivoted_factor_keeps_the_inner_products_of_the_rows(rank: int) -> None:
+def test_a_pivoted_cholesky_factor_keeps_the_inner_products_of_the_rows(rank: int) -> None:
     rows = np.random.default_rng(0).normal(size=(300, rank)) * np.linspace(5, 1, rank)
     gram = rows @ rows.T
     factor = pivoted_cholesky(gram, 300 * EPS * gram.diagonal().max())
@@ -92,10 +95,11 @@ def test_a_pivoted_factor_keeps_the_inner_products_of_the_rows(rank: int) -> Non
 
 
 D = 240
-BUDGET = 1.0 * D
+BUDGET = 1.0 * D  # largest number of vectors that a solver may multiply by the matrix
 
 
 def spectrum(*leading: float) -> Any:
+    """Return D eigenvalues: the given ones, and further ones from 1 down to -4."""
     return np.concatenate([leading, np.linspace(1.0, -4.0, D - len(leading))])
 
 
@@ -135,7 +139,10 @@ def test_multiple_and_decoupled_eigenvalues_are_found() -> None:
 
 
 def test_pairs_without_a_leading_eigenvector_are_not_proved() -> None:
-    """Leave out the leading eigenvector; the residuals of the others do not reveal that."""
+    """Check that a proof fails if the leading eigenvector is left out.
+
+    The residuals of the other eigenvectors do not reveal that it is missing.
+    """
     values = np.r_[20.0, 9.0, 8.0, np.linspace(1, 0, 27)]
     for first in (0, 1):
         vectors = np.eye(30)[:, first : first + 2]
@@ -159,10 +166,11 @@ def test_the_solver_gives_up_early_if_there_is_no_eigenvalue_gap() -> None:
     assert 20 <= Counted.columns <= 60
 
 
-def test_the_sine_bound_divides_each_residual_by_its_own_distance() -> None:
-    """Check that the bound of the sine holds for a perturbed subspace.
+def test_the_bound_of_the_angle_divides_each_residual_by_its_own_eigenvalue_gap() -> None:
+    """Check the bound of the largest angle between an approximate and the exact leading subspace.
 
-    It must also be at most the norm of all residuals divided by the gap.
+    The bound must be valid for a perturbed subspace. It must also be at most the norm of all
+    residuals divided by the eigenvalue gap.
     """
     rng = np.random.default_rng(0)
     values = np.r_[100.0, 9.0, 2.001, 2.0, np.linspace(1, -50, 26)]
@@ -180,9 +188,10 @@ def test_the_sine_bound_divides_each_residual_by_its_own_distance() -> None:
 
 @pytest.mark.parametrize("angle", [1e-10, 1e-7, 1e-3])
 def test_only_vectors_near_the_eigenvectors_are_proved(angle: float) -> None:
-    """Use vectors at small angles to the eigenvectors.
+    """Use vectors at small angles to the leading eigenvectors.
 
-    A bound of the next eigenvalue does not suffice for a proof; the residuals must be small too.
+    An upper bound `beta` of the next eigenvalue does not suffice for a proof; the residuals must be
+    small too.
     """
     values = np.r_[9.0, 8.0, np.linspace(1, 0, 28)]
     turned = np.eye(30)[:, :2]
@@ -230,7 +239,7 @@ def covariances(d: int, kind: str, seed: int = 0) -> tuple[Any, Any]:
 
 
 def largest_excess(x: Any, y: Any, alphas: Any, k: int, components: Any) -> float:
-    """Return the largest sine of an angle over the path, relative to its tolerance."""
+    """Return the largest error of a subspace on the path, as a multiple of its tolerance."""
     worst = 0.0
     for alpha, found in zip(alphas, components, strict=True):
         values, vectors = scipy.linalg.eigh(x - alpha * y)
@@ -243,7 +252,7 @@ def largest_excess(x: Any, y: Any, alphas: Any, k: int, components: Any) -> floa
 @pytest.mark.parametrize("kind", ["noise", "power-law", "clustered", "rank-deficient"])
 @pytest.mark.parametrize(("k", "scale"), [(1, 1.0), (2, 1e-30), (2, 1e30), (5, 1.0)])
 def test_the_path_solver_is_as_exact_as_lapack(kind: str, k: int, scale: float) -> None:
-    """Check also that the steps in single precision neither overflow nor underflow."""
+    """Use extreme scales too; steps in single precision must neither overflow nor underflow."""
     x, y = (scale * part for part in covariances(100, kind))
     solution = solved(x, y, ALPHAS, k, budget=np.inf)
     assert largest_excess(x, y, ALPHAS, k, solution.components) <= 1.0
@@ -303,7 +312,8 @@ def test_bounds_hold_where_the_next_ritz_value_has_not_converged(
 ) -> None:
     """Check the upper bounds of the next eigenvalue at each contrast and between two contrasts.
 
-    In this example, every eigenvalue is a linear function of alpha.
+    The search returns an estimate of this eigenvalue (a Ritz value) that is too small. In this
+    example, every eigenvalue is a linear function of alpha.
     """
     x, y = np.diag(np.r_[10.0, 9.0, 8.0, np.linspace(1, 0, 57)]), 0.01 * np.eye(60)
 

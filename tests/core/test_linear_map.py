@@ -73,15 +73,15 @@ def test_every_linear_method_has_a_linear_map(case: Case) -> None:
 
 def test_inputs_that_do_not_fit_the_map_are_refused() -> None:
     linear, rows = made()
-    there = LinearMap(mean=linear.mean, projection=linear.projection)
-    np.testing.assert_array_equal(there.transform(rows), linear.transform(rows))
+    without_reconstruction = LinearMap(mean=linear.mean, projection=linear.projection)
+    np.testing.assert_array_equal(without_reconstruction.transform(rows), linear.transform(rows))
     calls: list[tuple[Any, str]] = [
         (lambda: linear.transform(rows[:, :5]), "X has 5 features, but the map expects 7"),
         (lambda: linear.inverse_transform(rows), r"scores have shape \(20, 7\); expected \(n, 2\)"),
         (lambda: linear.denoise(rows, offset="mean"), "offset='mean' is unknown; expected 'foregr"),
-        (lambda: there.inverse_transform(rows[:, :2]), "has no reconstruction"),
-        (lambda: there.remove_components(rows), "has no reconstruction"),
-        (there.feature_weights, "has no reconstruction"),
+        (lambda: without_reconstruction.inverse_transform(rows[:, :2]), "has no reconstruction"),
+        (lambda: without_reconstruction.remove_components(rows), "has no reconstruction"),
+        (without_reconstruction.feature_weights, "has no reconstruction"),
     ]
     for call, message in calls:
         with pytest.raises(ValueError, match=message):

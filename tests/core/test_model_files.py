@@ -84,6 +84,7 @@ def rows_for(name: str) -> Any:
     return X @ np.vstack([X, Y]).T if name == "kernel-precomputed" else X
 
 
+# Attributes that a file holds only if the model is saved with moments=True.
 MOMENTS = ("foreground_moments_", "background_moments_", "_factor")
 
 
@@ -383,6 +384,8 @@ def test_zip_bombs_are_refused_before_they_unpack(tmp_path: Path, member: str) -
 
 
 class Evil:
+    """Object that makes a folder when it is unpickled."""
+
     def __reduce__(self) -> Any:
         return os.mkdir, ("evil",)
 

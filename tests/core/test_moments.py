@@ -72,9 +72,9 @@ def test_chunks_are_read_in_the_callers_thread_and_may_be_overwritten(
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_neither_a_mean_far_from_zero_nor_drift_costs_precision(dtype: Any) -> None:
-    """Use a mean of 10,000 standard deviations.
+    """Use a mean of 10,000 standard deviations, and a mean that changes from part to part.
 
-    If the rows were not centred before they are multiplied, eight digits would be lost.
+    If the rows were not centred before they are multiplied, the first mean would cost eight digits.
     """
     rng = np.random.default_rng(1)
     drift = np.repeat([0.0, 50.0, -80.0], 1000)[:, None]
@@ -130,7 +130,7 @@ def test_bad_chunks_are_named(rows: Any) -> None:
         SecondMoments.from_chunks(np.array_split(bad, 4), name="cells")
 
 
-def test_invalid_moments_are_refused() -> None:
+def test_variances_that_overflow_and_unknown_precisions_are_refused() -> None:
     rows = np.array([[1e25], [-1e25], [2e25]])
     assert SecondMoments.from_data(rows).covariance[0, 0] > 1e49
     with pytest.raises(ValueError, match="variance of X overflows float32"):
@@ -181,7 +181,7 @@ def test_means_and_variances_of_features_agree_with_numpy(
 def test_rounding_errors_of_long_sums_do_not_make_a_constant_feature_vary(
     kind: Any, scale: float, n: int
 ) -> None:
-    """Compare with three columns that vary by a millionth, one of them in a single row."""
+    """Use three constant columns, and three that vary by a millionth, one in a single row only."""
     values = np.tile([0.7, -0.1, 1e4 / 3], (n, 2)) * scale
     varies = np.arange(6) >= 3
     rows = np.where(varies & (np.arange(n)[:, None] % 7 == 0), values * (1 + 1e-6), values)
@@ -279,6 +279,7 @@ def test_neither_the_scale_nor_rounding_makes_moments_invalid(scale: float) -> N
     if scale:
         with pytest.raises(ValueError, match="not symmetric"):
             SecondMoments(30, X.mean(axis=0), scale * changed(COVARIANCE, COVARIANCE[0, 1] + 1e-3))
+    # Rounding can make a small variance negative, or a singular covariance slightly indefinite.
     rounding = changed(COVARIANCE, -1e-12, 2, 2)
     rounding[2, :2] = rounding[:2, 2] = 0
     SecondMoments(30, X.mean(axis=0), scale * rounding)
@@ -362,7 +363,8 @@ GIVEN: dict[str, Any] = {
 }
 
 
-def off(found: Any, wanted: Any) -> float:
+def relative_error(found: Any, wanted: Any) -> float:
+    """Return the largest error, divided by the largest entry."""
     return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
@@ -380,16 +382,16 @@ def test_means_and_covariances_agree_with_their_definition(
     options = {"sample_weight": weights} if weighted else {}
     moments = SecondMoments.from_data(GIVEN[kind](X), groups=LABELS[codes], **options)
     mean, within, between = parts_by_definition(X, codes, weights if weighted else np.ones(N))
-    assert off(moments.within.covariance, within) < tolerance
-    assert off(moments.between.covariance, between) < tolerance
-    assert off(moments.mean, mean) < tolerance
+    assert relative_error(moments.within.covariance, within) < tolerance
+    assert relative_error(moments.between.covariance, between) < tolerance
+    assert relative_error(moments.mean, mean) < tolerance
     assert moments.n_samples == pytest.approx(weights.sum() if weighted else N)
     np.testing.assert_array_equal(moments.groups, LABELS)
     np.testing.assert_array_equal(
         moments.covariance, moments.between.covariance + moments.within.covariance
     )
     plain = SecondMoments.from_data(GIVEN[kind](X), **options)
-    assert off(moments.covariance, plain.covariance) < tolerance
+    assert relative_error(moments.covariance, plain.covariance) < tolerance
     assert (moments.within.covariance == moments.within.covariance.T).all()
 
 

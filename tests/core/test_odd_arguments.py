@@ -139,7 +139,7 @@ FITS: dict[str, Callable[[Any, Any], Any]] = {
     ),
     "contrast_path": lambda x, y: cc.contrast_path(x, background=y, alphas=[0, 1, 2]),
 }
-UNFIT_PAIRS: dict[str, tuple[Any, Any, str]] = {
+INVALID_DATASETS: dict[str, tuple[Any, Any, str]] = {
     "no X": (None, Y, "X is NoneType"),
     "no background": (X, None, "background=None"),
     "moments and rows": (MOMENTS, Y, "SecondMoments"),
@@ -160,7 +160,7 @@ UNFIT_PAIRS: dict[str, tuple[Any, Any, str]] = {
     "a stack": (X.reshape(4, 6, 5), Y, r"X has shape \(4, 6, 5\)"),
 }
 WITHOUT_BACKGROUND = {"CPCA", "CPCAStar", "PCPCA"}  # these methods do not need a background
-UNFIT_VIEWS: dict[str, tuple[Any, Any, str]] = {
+INVALID_VIEWS: dict[str, tuple[Any, Any, str]] = {
     "no positive": (X, None, "positive"),
     "moments": (MOMENTS, Y, "X is SecondMoments"),
     "moments of pairs as positive": (X, PAIRS, "positive is PairMoments"),
@@ -171,22 +171,22 @@ VIEWS: dict[str, Callable[[Any, Any], Any]] = {
     "PCAPlusPlus": lambda x, y: cc.PCAPlusPlus().fit(x, positive=y),
     "PairMoments": cc.moments.PairMoments.from_data,
 }
-AXES = CPCA.components_
-SPANS: dict[str, tuple[Any, str]] = {
+BASIS = CPCA.components_
+INVALID_BASES: dict[str, tuple[Any, str]] = {
     "words": ([["a"]], "without real numbers"),
-    "no rows": (AXES[:0], "shape"),
-    "other features": (AXES[:, :3], "same number of features"),
+    "no rows": (BASIS[:0], "shape"),
+    "other features": (BASIS[:, :3], "same number of features"),
     "NaN": (np.full((2, 5), np.nan), "finite rows"),
-    "masked": (np.ma.masked_array(AXES, AXES > 0), "masked"),
-    "zeros": (AXES * 0, "not all zero"),
+    "masked": (np.ma.masked_array(BASIS, BASIS > 0), "masked"),
+    "zeros": (BASIS * 0, "not all zero"),
 }
 MAP = {"mean": np.ones(3), "projection": np.eye(3, 2)}
-MAPS: dict[str, tuple[dict[str, Any], str]] = {
+INVALID_MAPS: dict[str, tuple[dict[str, Any], str]] = {
     "mean of words": ({"mean": ["a"]}, "mean=.*real numbers"),
     "other reconstruction": ({"reconstruction": np.eye(3)}, r"reconstruction has shape \(3, 3\)"),
     "other offset": ({"offsets": {"none": np.zeros(2)}}, r"offsets\['none'\] has shape \(2,\)"),
 }
-ESTIMATORS: dict[str, Any] = {
+INVALID_ESTIMATORS: dict[str, Any] = {
     "a class": cc.CPCA,
     "a kernel method": cc.KernelCPCA(alpha=1.0),
     "pairs": cc.PCAPlus(),
@@ -217,19 +217,19 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
 }
 CALLS |= {
     f"{method}, {kind}": (lambda call=call, x=x, y=y: call(x, y), words)
-    for calls, unfit in ((FITS, UNFIT_PAIRS), (VIEWS, UNFIT_VIEWS))
+    for calls, invalid in ((FITS, INVALID_DATASETS), (VIEWS, INVALID_VIEWS))
     for method, call in calls.items()
-    for kind, (x, y, words) in unfit.items()
-    if not (unfit is UNFIT_PAIRS and y is None and method in WITHOUT_BACKGROUND)
+    for kind, (x, y, words) in invalid.items()
+    if not (invalid is INVALID_DATASETS and y is None and method in WITHOUT_BACKGROUND)
 }
 CALLS |= {
     f"{kind}, {i}": (lambda pair=pair: cc.linalg.principal_angles(*pair), words)
-    for kind, (value, words) in SPANS.items()
-    for i, pair in enumerate([(value, AXES), (AXES, value)])
+    for kind, (value, words) in INVALID_BASES.items()
+    for i, pair in enumerate([(value, BASIS), (BASIS, value)])
 }
 CALLS |= {
     kind: (lambda given=MAP | changes: cc.spectral.LinearMap(**given), words)
-    for kind, (changes, words) in MAPS.items()
+    for kind, (changes, words) in INVALID_MAPS.items()
 }
 CALLS |= {
     f"{test.__name__}, {kind}": (
@@ -237,7 +237,7 @@ CALLS |= {
         "estimator is|keeps no moments",
     )
     for test in (cc.permutation_test, cc.bootstrap_stability)
-    for kind, estimator in ESTIMATORS.items()
+    for kind, estimator in INVALID_ESTIMATORS.items()
 }
 CALLS |= {
     f"{call.__name__}, {path}": (
@@ -271,7 +271,7 @@ def test_unfitted_estimators_raise_an_error_that_says_so(name: str) -> None:
             call() if call.__name__ in ("path", "sample_foreground", "feature_weights") else call(X)
 
 
-def test_impossible_file_locations_are_named(tmp_path: Path) -> None:
+def test_impossible_file_locations_are_refused(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError, match="is a folder; expected the path of a file"):
         cc.save(CPCA, tmp_path)
     with pytest.raises(

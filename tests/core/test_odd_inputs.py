@@ -42,6 +42,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:X (has feature names|does not have valid):UserWarning"),
 ]
 
+# An error that is raised in these packages is raised on purpose, and not by accident.
 ON_PURPOSE = ("/contrast_core/", "/scanpy_ext/")
 # These functions of scikit-learn check that transform gets the features and names of the fit.
 _CONTRACT = ("check_is_fitted", "_check_n_features", "_check_feature_names", "_get_feature_names")
@@ -140,8 +141,8 @@ SCALED: dict[str, Callable[[Any], Any]] = {
     "huge": lambda v: v * 2.0**1016,
     "huge CSR": lambda v: sp.csr_matrix(v * 2.0**1016),
     "beyond float64": lambda v: v.astype("longdouble") * np.longdouble(2) ** 5000,
-    "large of float32": lambda v: (v * 2.0**120).astype(np.float32),
-    "tiny of float32": lambda v: (v * 2.0**-140).astype(np.float32),
+    "large float32": lambda v: (v * 2.0**120).astype(np.float32),
+    "tiny float32": lambda v: (v * 2.0**-140).astype(np.float32),
 }
 SHIFTED: dict[str, Callable[[Any], Any]] = {
     "far from zero": lambda v: v + 2.0**27,
@@ -153,7 +154,7 @@ SHIFTED: dict[str, Callable[[Any], Any]] = {
 
 # Every method is tested with these kinds. One method is tested with all other kinds, because all
 # methods read rows in the same way.
-FEW = ("tiny", "huge CSR", "large of float32", "far from zero", "beyond int64")
+FEW = ("tiny", "huge CSR", "large float32", "far from zero", "beyond int64")
 
 
 @pytest.mark.parametrize(
@@ -173,14 +174,14 @@ def test_the_unit_and_the_origin_do_not_change_the_result(subject: Subject, kind
         found = subject.call(**{name: make(values) for name, values in data.items()})
     except Exception as error:
         assert not complaint(error, r"float64|squares|kernel|NaN or inf \(inf")
-        assert kind not in ("large of float32", "tiny of float32")
+        assert kind not in ("large float32", "tiny float32")
         assert kind not in SHIFTED or "beyond" in kind
     else:
         for one, other in zip(found, subject.call(**data), strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
 
 
-VARIES = {
+DEGENERATE = {
     "one constant feature": lambda: (_constant(X, 1), _constant(Y, 1)),
     "a feature constant in Y": lambda: (X, _constant(Y, 1)),
     "X constant": lambda: (_constant(X, *range(5)), Y),
@@ -191,8 +192,8 @@ VARIES = {
     "repeated rows": lambda: (np.repeat(X, 3, axis=0), np.repeat(Y, 3, axis=0)),
     "one row differs": lambda: (np.eye(24, 5) + 3, Y),
     "more features than rows": lambda: (X[:20].reshape(4, -1), Y[:20].reshape(4, -1)),
-    "the same pairs backwards": lambda: (X, X[::-1]),
-    "features twice": lambda: (X[:, [0, 0, 1, 2]], Y[:, [0, 0, 1, 2]]),
+    "the same rows in reversed order": lambda: (X, X[::-1]),
+    "repeated features": lambda: (X[:, [0, 0, 1, 2]], Y[:, [0, 0, 1, 2]]),
     "of rank one": lambda: (np.outer(X[:, 0], [1.0, 2, 3]), np.outer(Y[:, 0], [1.0, 2, 3])),
     "truth values": lambda: (X > 20, Y > 20),
     "a background far larger": lambda: (X, Y * 1e6),
@@ -214,7 +215,10 @@ def _constant(values: Any, *columns: int) -> Any:
 
 
 def optimum(matrix: Any, *datasets: Any) -> Any:
-    """Return the K largest eigenvalues in the span of the datasets, padded with zeros."""
+    """Return the K largest eigenvalues of a matrix, restricted to the span of the centred rows.
+
+    If the span has fewer than K dimensions, zeros are added.
+    """
     together = np.vstack([centred(np.asarray(rows, dtype=float)) for rows in datasets])
     size, basis = np.linalg.svd(together, full_matrices=False)[1:]
     basis = basis[size > 1e-12 * size.max(initial=1e-300)]
@@ -228,13 +232,14 @@ def variances_along(model: Any, matrix: Any) -> Any:
 
 
 def cpca_optimum(X: Any, Y: Any, solver: str) -> tuple[Any, Any, Any]:
+    """Return the objective along the components, the fitted eigenvalues, and the exact optimum."""
     contrast = covariance(X) - 1.5 * covariance(Y)
     model = cc.CPCA(alpha=1.5, solver=solver).fit(X, background=Y)
     return variances_along(model, contrast), model.contrastive_eigenvalues_, optimum(contrast, X, Y)
 
 
 def star_optimum(X: Any, Y: Any) -> tuple[Any, Any, Any]:
-    """Return the solution of cPCA* with beta = 0.5.
+    """Return the same three arrays as `cpca_optimum`, for cPCA* with beta = 0.5.
 
     The method adds an identity matrix to the covariance, so the solution depends on the unit.
     """
@@ -250,6 +255,7 @@ def star_optimum(X: Any, Y: Any) -> tuple[Any, Any, Any]:
 
 
 def plus_optimum(X: Any, Y: Any) -> tuple[Any, Any, Any]:
+    """Return the same three arrays as `cpca_optimum`, for PCA+."""
     model = cc.PCAPlus(exchangeable=False).fit(X, positive=Y)
     cross = centred(X).T @ centred(Y) / len(X)
     cross = (cross + cross.T) / 2
@@ -264,20 +270,22 @@ OPTIMA = {
 }
 
 
-@pytest.mark.parametrize("kind", VARIES)
+@pytest.mark.parametrize("kind", DEGENERATE)
 @pytest.mark.parametrize("method", OPTIMA)
-def test_the_objective_is_optimal_for_data_with_little_variance(method: str, kind: str) -> None:
-    along_components, values, expected = OPTIMA[method](*(1.0 * v for v in VARIES[kind]()))
+def test_the_objective_is_optimal_for_degenerate_data(method: str, kind: str) -> None:
+    along_components, values, expected = OPTIMA[method](*(1.0 * v for v in DEGENERATE[kind]()))
     scale = float(np.abs(expected).max(initial=1.0))
     np.testing.assert_allclose(values, expected, rtol=0, atol=1e-8 * scale)
     np.testing.assert_allclose(along_components, expected, rtol=0, atol=1e-8 * scale)
 
 
 @pytest.mark.parametrize("name", MEASURES)
-@pytest.mark.parametrize("kind", VARIES)
-def test_measures_of_data_with_little_variance_are_finite_or_refused(name: str, kind: str) -> None:
+@pytest.mark.parametrize("kind", DEGENERATE)
+def test_results_for_degenerate_data_are_finite_or_the_data_are_refused(
+    name: str, kind: str
+) -> None:
     try:
-        found = MEASURES[name](*(1.0 * v for v in VARIES[kind]()))
+        found = MEASURES[name](*(1.0 * v for v in DEGENERATE[kind]()))
     except Exception as error:
         assert not complaint(error, r"X|background|rows|component")
     else:

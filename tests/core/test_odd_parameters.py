@@ -53,12 +53,12 @@ def with_refused(kind: ParameterKind, *refused: Any) -> ParameterKind:
     return kind._replace(refused=[*kind.refused, *refused])
 
 
-NO_NUMBERS = ["2", None, [2], np.array(2.0), np.array([1, 2]), True, np.True_, Decimal(2), 2 + 0j]
-NO_NUMBERS += [np.timedelta64(2)]
+NOT_NUMBERS = ["2", None, [2], np.array(2.0), np.array([1, 2]), True, np.True_, Decimal(2), 2 + 0j]
+NOT_NUMBERS += [np.timedelta64(2)]
 NOT_FINITE = [np.nan, np.inf, -np.inf]
 HUGE = [10**400, 10**5000, np.longdouble("1e4000")]
 NUMBER = ParameterKind(
-    [(0.5, np.float32(0.5)), (0.5, Fraction(1, 2))], [*NO_NUMBERS, *HUGE, *NOT_FINITE]
+    [(0.5, np.float32(0.5)), (0.5, Fraction(1, 2))], [*NOT_NUMBERS, *HUGE, *NOT_FINITE]
 )
 COUNT = with_refused(NUMBER, 0, -1, 2.0, 2.5, np.float64(2), Fraction(2))
 COUNT = COUNT._replace(same=[(2, np.int64(2)), (2, np.uint8(2))])
@@ -155,10 +155,12 @@ KINDS = {
     ),
 }
 SPARSE_GROUPS = ParameterKind([(4, np.int64(4))], [*COUNT.refused, 3])
+# Kinds of parameters of single functions, which differ from the kind in `KINDS`.
 OWN = {
     ("make_sparse_groups", "n_foreground"): SPARSE_GROUPS,
     ("condition_shift", "n_resamples"): with_allowed(COUNT, 0),
 }
+# `CPCA.path` accepts these values, which `contrast_path` refuses.
 AUTO_OR_TWICE = [v for v in KINDS["alphas"].refused if repr(v) in ("'auto'", "[0, 0]")]
 # The other files of unusual inputs test data, labels and weights.
 OTHERS = {"X", "background", "positive", "estimator", "rows", "units", "background_units"}
@@ -168,7 +170,7 @@ OTHERS |= {"sample_weight", "background_weight", "feature_names", "name", "devic
 
 
 class Parameter(NamedTuple):
-    """A parameter of a public function, and a function that calls it with a value."""
+    """A parameter of a public function; `call(value)` calls the function with this value."""
 
     where: str
     name: str
@@ -274,7 +276,7 @@ def complaint(parameter: Parameter, value: Any) -> str:
     except Exception as error:
         return f"ends in {type(error).__name__}: {error}"
     else:
-        return "is taken"
+        return "is accepted"
     if parameter.name not in text:
         return f"is refused without the parameter's name: {text}"
     if not ("/contrast_core/" in where or "/sklearn/utils/" in where):

@@ -40,7 +40,7 @@ def stream(n: int = 400, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
 
 
 def paper_steps(W: Any, M: Any, rows: Any, flags: Any, sizes: StepSizes) -> tuple[Any, Any]:
-    """Compute steps by equations 9-11 of the paper."""
+    """Return the weights W and M after steps by equations 9-11 of the paper."""
     p = 0.5
     for t, (x, delta) in enumerate(zip(rows, flags, strict=True), start=1):
         eta = sizes.learning_rate / (1 + (t - 1) / sizes.decay_steps)
@@ -138,7 +138,7 @@ def test_the_iteration_converges_if_leading_eigenvalues_are_far_apart() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_better_components_near_the_given_ones_are_found(seed: int) -> None:
+def test_components_near_the_solution_are_improved(seed: int) -> None:
     rng = np.random.default_rng(seed)
     x, b = (rows @ rows.T / 60 for rows in rng.normal(size=(2, 30, 60)))
     x[:2, :2] += 6 * np.eye(2)
@@ -282,7 +282,7 @@ def test_one_feature_all_components_and_constant_features_are_valid() -> None:
         background=np.hstack([Y, np.full((len(Y), 2), 5.0)]),
     )
     assert np.abs(padded.components_[:, 8:]).max() < 1e-4
-    # There are more components than directions of the foreground.
+    # The foreground varies along one direction only, but two components are fitted.
     line = OnlineCPCAStar(2, learning_rate=0.01, n_passes=200).fit(
         X[:, :1] * np.ones(8), background=Y
     )

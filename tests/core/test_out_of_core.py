@@ -66,14 +66,15 @@ def test_reads_are_bounded_and_made_of_whole_storage_chunks(
     list(small(dataset).blocks())
     assert dataset.read == once
     dataset.read.clear()
-    # Chunks without a selected row are not read. From others, only the needed range is read.
+    # Chunks without a selected row are not read. From the other chunks, only the range from the
+    # first to the last selected row is read.
     list(small(dataset).take(np.isin(np.arange(N), [3, 7, 1510, 1511])).blocks())
     assert dataset.read == [(3, 8), (1510, 1512)]
     dataset.read.clear()
     SecondMoments.from_data(small(dataset))
     assert dataset.read == once
     CPCA(alpha=0).fit(rows, background=rows).transform(small(dataset))
-    assert dataset.read == 2 * once
+    assert dataset.read == 2 * once  # the moments and the scores have each read all rows once
     whole = small(dataset)
     masks = [np.arange(N) % 3 == 0, np.arange(N) < 700, np.arange(N) % 3 == 1]
     dataset.read.clear()
@@ -120,7 +121,9 @@ def test_threads_do_not_change_the_results(rows: Any) -> None:
         np.testing.assert_array_equal(moments.covariance, several[0].covariance)
 
 
-def test_an_error_while_reading_leaves_no_thread_and_no_limit_behind(rows: Any) -> None:
+def test_an_error_while_reading_leaves_neither_threads_nor_a_limit_of_threads_behind(
+    rows: Any,
+) -> None:
     def reader() -> Iterator[Any]:
         yield from (small(rows), rows)
         raise OSError("the disk is gone")

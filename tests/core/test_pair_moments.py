@@ -84,10 +84,13 @@ def test_stored_views_are_read_in_blocks(
 
 
 @pytest.mark.parametrize("exchangeable", [True, False])
-def test_pca_plus_and_pca_pp_are_contrasts_of_means_with_differences(
+def test_pca_plus_and_pca_pp_contrast_the_means_of_pairs_with_their_differences(
     pair: Any, exchangeable: bool
 ) -> None:
-    """Check that PCA+ is cPCA and PCA++ is cPCA*, if means are contrasted with differences."""
+    """Check that PCA+ equals cPCA, and PCA++ equals cPCA*, for suitable moments.
+
+    The means of the pairs are the foreground, and the differences within pairs are the background.
+    """
     moments = PairMoments.from_data(*pair)
     background = moments.disagreement(exchangeable=exchangeable)
     contrast = CPCA(3, alpha=1.0).fit(moments.average, background=background)
