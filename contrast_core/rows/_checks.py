@@ -17,8 +17,8 @@ _LARGEST_WHOLE = 2**53  # float64 represents all whole numbers up to this one
 def as_matrix(X: Any, name: str, missing: bool = False) -> Any:
     """Return `X` as a numeric ndarray, or a CSR or CSC matrix without duplicate entries.
 
-    The data are not copied if possible. NaN and infinity are looked for later, while rows are read.
-    If values may be missing, masked entries become NaN.
+    The data are copied only if necessary. This function does not look for NaN and infinity, since
+    each block is checked when it is read. If `missing` is true, masked entries become NaN.
     """
     from sklearn.utils.validation import check_array
 
@@ -35,7 +35,7 @@ def as_matrix(X: Any, name: str, missing: bool = False) -> Any:
             ensure_min_samples=0,
             input_name=name,
         )
-        if matrix.dtype == object:  # some lists are converted to this type
+        if matrix.dtype == object:  # check_array gives some lists this type
             matrix = matrix.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -94,9 +94,7 @@ def check_finite(
         "the entries in, for example with sklearn.impute.SimpleImputer."
     )
     expected = (
-        "finite values, or NaN where one is missing, are"
-        if missing
-        else ("complete, finite data is")
+        "finite values, or NaN for missing values, are" if missing else ("complete, finite data is")
     )
     raise ValueError(
         f"{name} contains NaN or inf ({kind} first met in feature {feature}); {expected} "
@@ -105,13 +103,14 @@ def check_finite(
 
 
 def _check_exact(values: Any, name: str) -> None:
-    """Raise ValueError if whole numbers are so large that float64 cannot tell them apart."""
+    """Raise ValueError if whole numbers are too large for float64 to represent them exactly."""
     if values.dtype.itemsize < 8 or not values.size:
         return
     if values.max() > _LARGEST_WHOLE or values.min() < -_LARGEST_WHOLE:
         raise ValueError(
-            f"{name} holds whole numbers beyond 2**53, which float64 cannot tell apart; subtract "
-            f"what they have in common first, such as {name} - {name}.min(axis=0)."
+            f"{name} holds whole numbers whose absolute value exceeds 2**53. float64 cannot "
+            "represent them all exactly. First subtract an offset from each feature, for example "
+            f"{name} - {name}.min(axis=0)."
         )
 
 

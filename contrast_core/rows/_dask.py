@@ -24,8 +24,9 @@ _MOST_JOINED = 16  # largest number of such chunks that are read as one
 class DaskRows(Rows):
     """Rows of a dask array of dense or sparse chunks.
 
-    `array` is the selected data as a lazy dask array in chunks of whole rows. Blocks are computed
-    one after the other; `load` and `map` leave all chunks to the scheduler.
+    `array` is the selected data as a lazy dask array, whose chunks contain all selected columns.
+    `blocks` computes the chunks one after another. `load` and `map` give all chunks to the
+    scheduler at once.
     """
 
     place = "dask"
@@ -41,7 +42,7 @@ class DaskRows(Rows):
 
     @cached_property
     def array(self) -> Any:
-        """Return the selected data as a dask array in chunks of whole rows."""
+        """Return the selected data as a dask array whose chunks contain all selected columns."""
         if self._rows is None and self._columns is None:
             return self._source
         sizes, picked = self._source.chunks[0], None
@@ -71,7 +72,7 @@ class DaskRows(Rows):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Properties that the rows of a chunk share with all rows."""
+        """Options with which the rows of each chunk are made, so that they agree with all rows."""
         return {
             "elements": self.elements,
             "remedy": self.remedy,
@@ -158,9 +159,10 @@ def _in_larger_chunks(array: Any, n_threads: int) -> Any:
     """Return an array of `anndata.experimental.read_lazy` in larger chunks of rows.
 
     anndata makes a chunk of every 1,000 rows of a sparse matrix. Reading a chunk takes about 10 ms,
-    even if it has few entries, and decodes whole chunks of the file. The function with which
-    anndata reads a chunk takes any range of rows, so it can read several chunks at once. Each
-    thread keeps at least one chunk. Other arrays, and chunks of another size, stay as they are.
+    even if it has few entries, and decodes whole storage chunks of the file. The function with
+    which anndata reads a chunk takes any range of rows, so it can read several chunks at once. At
+    least one chunk is left for each thread. Other arrays, and chunks of another size, are returned
+    unchanged.
     """
     joined = min(_MOST_JOINED, array.numblocks[0] // n_threads)
     layer = getattr(array.dask, "layers", {}).get(array.name)
@@ -190,7 +192,7 @@ def chunk_rows(chunk: Any, name: str, options: dict[str, Any]) -> MemoryRows:
 
 
 def fused(result: Any, keys: Sequence[Any]) -> Any:
-    """Merge the tasks with these keys into the tasks that use their results.
+    """Merge the tasks with these keys, which read chunks, into the tasks that use the chunks.
 
     A chunk is then read only when and where it is used. A chunk that several tasks use keeps its
     own task.
@@ -232,6 +234,7 @@ def _pick(
     columns: Index | None = None,
     block_id: tuple[int, ...] = (0, 0),
 ) -> Any:
+    """Select rows and columns of a chunk; `rows` holds the indices for each chunk."""
     if rows is not None:
         chunk = pick(chunk, rows[block_id[0]])
     return chunk if columns is None else pick_columns(chunk, columns)

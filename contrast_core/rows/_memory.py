@@ -67,12 +67,12 @@ class MemoryRows(Rows):
 
 
 def load_into_memory(rows: Rows) -> Rows:
-    """Return the rows in memory; rows that are not in memory are read and checked to be finite."""
+    """Return the same rows in memory; if they are not yet there, they are read and checked."""
     return rows if rows.in_memory else in_memory(rows.load(), rows)
 
 
 def in_memory(matrix: Any, like: Rows) -> MemoryRows:
-    """Return rows of a matrix with the name, the labels and the options of other rows."""
+    """Return the rows of `matrix`, with the name, labels and options of the rows `like`."""
     options = ("name", "names", "elements", "progress", "remedy", "missing")
     rows = MemoryRows(
         matrix, like._columns, **{option: getattr(like, option) for option in options}

@@ -15,8 +15,9 @@ from contrast_core.rows._stored import StoredColumns
 
 Minibatch: TypeAlias = tuple[Index, NDArray[Any]]
 
-_PART = 4  # blocks are smaller by this factor than elsewhere, so that the buffer holds many of them
-_BUFFER = 4  # size of the shuffled buffer, as a multiple of the elements of a block of rows
+# Blocks are smaller by this factor than in other passes, so that the buffer holds many of them.
+_PART = 4
+_BUFFER = 4  # size of the buffer in values, as a multiple of `Rows.elements`
 _LEAST = 4  # smallest number of blocks that are shuffled together, even if chunks are large
 _SPARSE = 8  # the buffer is larger by this factor if it is sparse
 
@@ -32,9 +33,10 @@ def minibatches(
 ) -> Iterator[Minibatch]:
     """Yield every row once, in random order, in dense minibatches of nearly equal size.
 
-    If the data are in memory, each minibatch is drawn from all rows that are left. Stored datasets
-    and dask arrays are read in blocks of whole storage chunks, in random order. The rows of several
-    blocks are shuffled together in a buffer. Sparse data are never dense as a whole.
+    If the data are in memory, each minibatch is drawn from all rows that have not been drawn yet.
+    Stored datasets and dask arrays are read in blocks of whole storage chunks, in random order. The
+    rows of several blocks are shuffled together in a buffer. Sparse data are never made dense as a
+    whole.
 
     Parameters
     ----------
@@ -82,6 +84,7 @@ def minibatches(
 
 
 def _drawn(rows: Rows, sizes: list[int], rng: np.random.Generator) -> Iterator[tuple[Index, Any]]:
+    """Yield minibatches of rows in memory, drawn from all rows, with the rows' indices."""
     order = rng.permutation(rows.shape[0])
     for index in np.split(order, np.cumsum(sizes)[:-1]):
         yield index, rows.take(index).read(0, len(index))
@@ -90,6 +93,11 @@ def _drawn(rows: Rows, sizes: list[int], rng: np.random.Generator) -> Iterator[t
 def _streamed(
     rows: Rows, sizes: list[int], rng: np.random.Generator
 ) -> Iterator[tuple[Index, Any]]:
+    """Yield minibatches of rows that are read in blocks, drawn from a buffer, with their indices.
+
+    The rows that are left in the buffer after the last full minibatch are shuffled together with
+    the next blocks.
+    """
     spans = list(pairwise(rows.edges(max(1, rows.elements // _PART))))
     most = _BUFFER * (_SPARSE if rows.is_sparse else 1) * rows.elements // max(1, rows.shape[1])
     index: Index = np.empty(0, dtype=np.intp)

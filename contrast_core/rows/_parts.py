@@ -28,7 +28,8 @@ def joint_blocks(
     Yields
     ------
     int, ndarray or CSR matrix, ndarray or None, ndarray or None
-        Index of a part in `parts`, and finite rows of this part with their weights and groups.
+        Index of a part in `parts`, and rows of this part with their weights and groups. The weights
+        or groups are None if the rows have none.
     """
     wanted, owner = joined(parts)
     labels = wanted.weights, wanted.codes
@@ -58,13 +59,14 @@ def pieces(parts: Sequence[RowsT]) -> tuple[list[RowsT], list[list[int]]] | None
     -------
     list of Rows, list of lists of int
         The pieces, and for each part the indices of its pieces. The result is None if the parts
-        cannot be read together. All parts must be selections of one dataset that is not on a
-        device, with the same columns and labels. The number of rows of each part must be known and
-        not zero, and its rows must be in ascending order.
+        cannot be read together. This needs selections of one dataset that is not on a device, with
+        the same columns and labels. The number of rows of each selection must be known and not
+        zero, and its rows must be in ascending order.
     """
     first = parts[0]
     if not all(part._is_read_with(first) and part._is_ascending() for part in parts):
         return None
+    # Bit i of a row's code says whether part i contains the row. Rows of equal code form a piece.
     codes = np.zeros(first._n_source, dtype=np.int64)
     for i, part in enumerate(parts):
         codes[slice(None) if part._rows is None else part._rows] += 1 << i

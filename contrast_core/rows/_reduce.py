@@ -1,8 +1,8 @@
 """Sums over rows of any kind, in one pass over a dataset.
 
-Problem: rows arrive in blocks of one dataset, or in chunks of a dask array that a cluster reads. A
-sum therefore has two operations: it adds a block, and it merges with another sum (a map and a
-reduction). Blocks can then be summed on any machine and in any grouping.
+Problem: rows arrive in blocks of one dataset, or in chunks of a dask array that a cluster reads. An
+object that sums rows therefore has two operations: it adds a block, and it merges with another sum
+(a map and a reduction). Blocks can then be summed on any machine and in any grouping.
 
 The tasks of dask form chains, one for each thread. A task reads some chunks and adds them to the
 sums of the task before it, which are on the same worker. Therefore a worker holds a few sums and
@@ -68,6 +68,7 @@ def labelled_blocks(rows: Rows, *, check: bool = True) -> Iterator[tuple[Any, An
 def _reduce_chunks(
     parts: Sequence[DaskRows], start: Callable[[], Any], check: bool
 ) -> list[Any | None]:
+    """Return the sums of selections of a dask array, computed by chains of tasks."""
     delayed: Any = import_module("dask").delayed  # not typed
     whole, owner = joined(parts) if len(parts) > 1 else (parts[0], None)
     chunks = whole.chunks()
@@ -140,6 +141,7 @@ def _reduce_some(
 
 
 def _merge(a: list[Any | None], b: list[Any | None]) -> list[Any | None]:
+    """Merge two lists of sums, one sum for each part; None stands for a sum without rows."""
     return [
         x.merge(y) if x is not None and y is not None else x or y for x, y in zip(a, b, strict=True)
     ]

@@ -128,7 +128,7 @@ class Rows(ABC):
 
     @property
     def n_entries(self) -> int:
-        """Number of stored entries of sparse rows in memory."""
+        """Number of stored entries of the selected rows, if they are sparse and in memory."""
         raise TypeError(f"{self.name} is not sparse and in memory.")
 
     def take(self, rows: ArrayLike | slice) -> Self:
@@ -304,6 +304,7 @@ class Rows(ABC):
         return matrix
 
     def _is_read_with(self, other: Rows) -> bool:
+        """Return whether both can be read in one pass: the same data, columns and labels."""
         if self._source is not other._source or self.place == "device" or not self.shape[0] > 0:
             return False  # `not ... > 0` is also true for a number of rows that is NaN
         if self._weights is not other._weights or self._codes is not other._codes:
@@ -338,6 +339,7 @@ class Rows(ABC):
         check_finite(block, label, first_column, features, self.remedy, self.missing)
 
     def _shown(self, items: Sequence[T]) -> Iterable[T]:
+        """Return the items, with a progress bar if `progress` asks for one."""
         return with_progress(items, len(items), self.name, self.progress)
 
 
@@ -382,8 +384,8 @@ def _positions(wanted: Any, n: int, what: str, name: str) -> Index | None:
     asked = np.asarray(wanted)
     if asked.ndim != 1 or (asked.size and asked.dtype.kind not in "biu"):
         raise TypeError(
-            f"{what} of {name} are {asked.dtype} of shape {asked.shape}; expected a mask or whole "
-            "numbers, one-dimensional."
+            f"{what} of {name} cannot be selected by {asked.dtype} values of shape {asked.shape}; "
+            "expected a one-dimensional mask, or whole numbers as indices."
         )
     if asked.dtype == np.bool_:
         if len(asked) != n:
@@ -394,5 +396,7 @@ def _positions(wanted: Any, n: int, what: str, name: str) -> Index | None:
         return None if asked.all() else np.flatnonzero(asked)
     index = asked.astype(np.intp)
     if index.size and not (-n <= index.min() and index.max() < n):
-        raise ValueError(f"{what} {index.min()} to {index.max()} asked for; {name} has {n} {what}.")
+        raise ValueError(
+            f"{what} {index.min()} to {index.max()} were asked for, but {name} has only {n} {what}."
+        )
     return np.where(index < 0, index + n, index)

@@ -67,7 +67,7 @@ def rows_of(
         million, or 16 million on a device.
     progress : bool or callable, default=False
         Whether to show tqdm's progress bar of the blocks that are read. A callable is used in the
-        place of tqdm. There is no such bar for the work of a dask scheduler, which has its own.
+        place of tqdm. The bar does not show the work of a dask scheduler, which has its own bar.
     remedy : str, optional
         Advice at the end of errors about NaN and infinity.
     missing : bool, default=False
@@ -160,6 +160,7 @@ def _no_array(values: Any, name: str) -> str:
 
 
 def _labelled(rows: Rows, weights: Any, groups: Any) -> Rows:
+    """Attach weights and groups to the rows after checking them."""
     if weights is None and groups is None:
         return rows
     n = rows.shape[0]
@@ -175,6 +176,7 @@ def _labelled(rows: Rows, weights: Any, groups: Any) -> Rows:
 
 
 def _of_kind(X: Any, name: str, missing: bool = False) -> Rows:
+    """Return the rows of `X` as an instance of the subclass of `Rows` for this type of data."""
     _check_on_host(X, name)
     check_two_dimensional(X, name)
     names = feature_names_of(X, name)

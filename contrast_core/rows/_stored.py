@@ -114,7 +114,7 @@ class StoredColumns(Rows):
 
     @property
     def _step(self) -> int:
-        """Number of columns to read at once; it is large because short reads are slow."""
+        """Number of columns to read at once, large because many short reads would be slow."""
         return max(1, 16 * self.elements // max(1, self._n_source))
 
     def _read(self, start: int, stop: int) -> Any:

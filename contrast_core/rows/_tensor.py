@@ -78,8 +78,8 @@ class TensorRows(Rows):
         ]
         empty = torch.empty((0, width), dtype=dtype, device=self.device)
         result = torch.cat(parts) if parts else empty
-        # A linear map passes NaN and infinity on to its result, which is smaller than the rows, so
-        # the rows are checked only if the result is not finite.
+        # A linear map passes NaN and infinity on to its result. The result is smaller than the
+        # rows, so it is checked first, and the rows are checked only if it is not finite.
         if not torch.isfinite(result).all():
             self.check()
         return result
@@ -129,7 +129,7 @@ def check_device(device: Any) -> Any:
         )
     if device.type in ("mps", "meta"):
         raise ValueError(
-            f"the device {device.type!r} has no float64, which sums need; leave device out, and "
-            "give X.cpu() instead of a tensor there."
+            f"the device {device.type!r} has no float64, which is needed for sums; leave device "
+            "out, and give X.cpu() instead of a tensor on this device."
         )
     return torch.empty(0, device=device).device  # turns "cuda" into "cuda:0", for example

@@ -1,4 +1,4 @@
-"""Plan how an eigenproblem is solved, compute the moments in the planned form, and solve it."""
+"""Planning and solving eigenproblems: the plan, the moments in the planned form, the solvers."""
 
 from contrast_core.solve._automatic import solve_trace_ratio
 from contrast_core.solve._contrast import (

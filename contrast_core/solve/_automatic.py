@@ -45,9 +45,10 @@ def solve_trace_ratio(
     .. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
         {\operatorname{tr} V^\top C_Y V + k\tau}
 
-    The columns of the best V are the leading eigenvectors of the contrast at alpha. If the plan
-    iterates, alpha and V are found together in one search space. Otherwise, or if the search fails,
-    Newton's iteration finds them. Each of its steps solves one contrast.
+    V has k orthonormal columns, and tau is the `ridge`. The columns of the best V are the leading
+    eigenvectors of ``C_X - alpha C_Y``. If the plan uses an iterative search, alpha and V are found
+    together in one search. Otherwise, or if the search fails, Newton's iteration finds them. Each
+    of its steps solves one contrast.
 
     Raises NotConvergedError for the same reasons as `solve_contrasts`. If the search fails and the
     plan has a fallback, this error is also raised, so that `with_fallback` can use the fallback.
@@ -77,6 +78,7 @@ def solve_trace_ratio(
 def _by_matrices(
     x: Moments, y: Moments, k: int, ridge: float, plan: Plan, _: int | None
 ) -> tuple[float, ContrastSolution | None]:
+    """Return alpha and the solution, from a search with matrices; None if it is not proved."""
     frame = Frame.from_moments(x, y)
     budget = plan.budget(frame.size, k)
     if budget is None:
@@ -92,6 +94,11 @@ def _by_matrices(
 def _by_products(
     x: Moments, y: Moments, k: int, ridge: float, plan: Plan, random_state: int | None
 ) -> tuple[float, ContrastSolution | None]:
+    """Return alpha and the solution, from a search with products only; None if it fails.
+
+    If the search uses up its products, alpha is still a good start for Newton's iteration. Raises
+    NotConvergedError instead if the plan has a fallback.
+    """
     varies = x.varies | y.varies
     diagonals = x.variances[varies], y.variances[varies]
     if k + 4 >= varies.sum() or not all(squares_fit(float(part.max())) for part in diagonals):

@@ -3,11 +3,11 @@
 Problem: find the k leading eigenvectors of a difference of two covariances, which is indefinite, at
 one contrast or many (Abid, Zhang, Bagaria and Zou, Nature Communications 9:2134, 2018).
 
-If the moments hold matrices, `contrast_core.linalg` solves the contrast. A direction in which
-nothing varies has the eigenvalue 0, so it would come before every direction with a negative
-eigenvalue. If such directions could be among the results, the contrast is solved again in
-coordinates without them (`Frame`). If only products are available, an iteration finds the
-components. It raises an error if directions without variance could be among them.
+If the moments hold matrices, `contrast_core.linalg` finds the eigenvectors. A direction in which
+neither dataset varies (a null direction) has the eigenvalue 0, so it would come before every
+direction with a negative eigenvalue. If null directions could be among the results, the contrast is
+solved again in coordinates without them (`Frame`). If only products are available, an iteration
+finds the components, and an error is raised if null directions could be among them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class ContrastSolution(NamedTuple):
     components : ndarray of shape (k, n_features)
         Orthonormal rows with fixed signs. Directions in which nothing varies come last.
     coordinates : ndarray of shape (k, c)
-        The same components in c orthonormal coordinates; c is at most the number of features.
+        The same components in c orthonormal coordinates: the coordinates of the moments, and one
+        more for each of the `n_null` components.
     foreground_variance, background_variance : ndarray of shape (k,)
         Variances along each component.
     solver : {"eigh", "search"}
@@ -97,7 +98,8 @@ def solve_contrasts(
     NotConvergedError
         If only products are available, and the iteration does not converge.
     """
-    check_products(x, y, max((alpha for alpha in alphas if math.isfinite(alpha)), default=0.0))
+    largest = max((alpha for alpha in alphas if math.isfinite(alpha)), default=0.0)
+    check_range_at(largest, x, y)
     if x.form == "products":
         return _by_products(x, y, alphas, k, plan, random_state)
     return _by_matrices(x, y, alphas, k, plan)
@@ -105,14 +107,14 @@ def solve_contrasts(
 
 def check_range(moments: Moments, name: str) -> None:
     """Raise ValueError if a contrast of the variances would be outside the range of float64."""
-    # If the squares of the data underflow, the variances are zero but the mean is not.
+    # If all variances are zero and the mean is tiny but not zero, the squares have underflowed.
     if not moments.variances.any() and 0 < np.abs(moments.mean).max() < _SMALLEST**0.5:
         raise _out_of_range(0.0, name)
     check_variances(moments.variances, name, _SMALLEST, _LARGEST / max(moments.n_features, 1))
 
 
-def check_products(x: Moments, y: Moments, alpha: float) -> None:
-    """Raise ValueError if alpha times the variances is outside the range of float64."""
+def check_range_at(alpha: float, x: Moments, y: Moments) -> None:
+    """Raise ValueError if the contrast at alpha would be outside the range of float64."""
     for moments, name in ((x, "X"), (y, "the background")):
         check_range(moments, name)
         if moments.variances.max(initial=0.0) > _LARGEST / (1 + alpha) / moments.n_features:
@@ -139,9 +141,12 @@ def _out_of_range(highest: float, name: str) -> ValueError:
 def _by_matrices(
     x: Moments, y: Moments, alphas: Sequence[float], k: int, plan: Plan
 ) -> list[ContrastSolution]:
+    """Solve each contrast with matrices, and again without null directions where necessary."""
     frame = Frame.from_moments(x, y)
     finite = [i for i, alpha in enumerate(alphas) if math.isfinite(alpha)]
     solved = dict(zip(finite, _in_frame(frame, [alphas[i] for i in finite], k, plan), strict=True))
+    # Contrasts to solve without null directions: those at alpha = inf, and those whose results may
+    # contain a null direction.
     doubtful = [
         i
         for i in range(len(alphas))
@@ -150,7 +155,7 @@ def _by_matrices(
     exact = frame.without_null_directions() if doubtful or k > frame.size else frame
     if exact.size < k:
         doubtful = list(range(len(alphas)))
-    elif exact.size == frame.size:
+    elif exact.size == frame.size:  # there are no null directions, so the results stand
         doubtful = [i for i in doubtful if i not in solved]
     again = _in_frame(exact, [alphas[i] for i in doubtful], k, plan)
     solved |= dict(zip(doubtful, again, strict=True))
@@ -179,8 +184,8 @@ def _in_frame(frame: Frame, alphas: Sequence[float], k: int, plan: Plan) -> list
 def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
     """Return whether one of the leading eigenvalues is zero up to rounding.
 
-    Its direction may be one in which nothing varies. Such directions have the eigenvalue 0 and come
-    before all directions with a negative eigenvalue.
+    Its eigenvector may then be a direction in which nothing varies. `scale` is the scale of the
+    rounding errors of the matrix, and `size` its number of rows.
     """
     return bool(scale > 0 and np.abs(values).min(initial=np.inf) <= 4 * size * _EPS * scale)
 
@@ -188,7 +193,10 @@ def may_be_null(values: FloatArray, scale: float, size: int) -> bool:
 def lifted(
     x: Moments, y: Moments, solved: list[Solved], nulls: FloatArray | None = None
 ) -> list[ContrastSolution]:
-    """Return the solutions in feature space; `nulls` are components without variance, (n, D)."""
+    """Return the solutions in feature space, followed by the components `nulls` without variance.
+
+    `solved` holds eigenpairs in the coordinates of the moments. `nulls` has the shape (n_null, D).
+    """
     values, coordinates = (
         np.stack([getattr(pairs, name) for pairs, _ in solved]) for name in ("values", "components")
     )
@@ -238,7 +246,7 @@ def _by_products(
     solved = []
     with threads_for(x, y) as threads:
         for alpha in alphas:
-            _check_products(alpha, k, size)
+            _check_solvable(alpha, k, size)
             contrast = weighted_sum((x, y), (1.0, -alpha)) if alpha else x
             multiply = partial(products_of, (contrast,), varies, threads)
             if size <= max(_SMALL, 4 * k):
@@ -259,6 +267,7 @@ def _searched(
     random_state: int | None,
     alpha: float,
 ) -> Eigenpairs:
+    """Return the eigenpairs that a search by products finds; raise an error if it fails."""
     budget = plan.max_products
     try:
         pairs = search_components(multiply, [diagonal], k, budget, random_state=random_state).pairs
@@ -275,7 +284,10 @@ def _searched(
 def products_of(
     parts: Sequence[Moments], varies: NDArray[np.bool_], threads: Threads, columns: FloatArray
 ) -> list[FloatArray]:
-    """Return the product of each covariance with columns, (number of varying features, b)."""
+    """Return the product of each covariance with columns, for the features that vary.
+
+    The columns and the products have the shape (number of features that vary, b).
+    """
     if not varies.all():
         of_varying, columns = columns, np.zeros((len(varies), columns.shape[1]))
         columns[varies] = of_varying
@@ -284,7 +296,7 @@ def products_of(
 
 @contextmanager
 def threads_for(*parts: Any) -> Iterator[Threads]:
-    """Yield worker threads, if the products of one of the moments can use them.
+    """Yield worker threads for the products of these moments, if threads make them faster.
 
     Meanwhile, the number of BLAS threads is reduced, because BLAS threads go on running for a while
     after each product and would slow down the workers.
@@ -297,7 +309,7 @@ def threads_for(*parts: Any) -> Iterator[Threads]:
 def solved_by_products(
     y: Moments, varies: NDArray[np.bool_], alpha: float, pairs: Eigenpairs
 ) -> Solved:
-    """Extend eigenpairs of the varying features by zeros to all features.
+    """Return eigenpairs of all features, from eigenpairs of the features that vary.
 
     Raises NotConvergedError if one of the components may be a direction without variance.
     """
@@ -314,7 +326,8 @@ def solved_by_products(
     return Eigenpairs(values, whole), "search"
 
 
-def _check_products(alpha: float, k: int, n_varying: int) -> None:
+def _check_solvable(alpha: float, k: int, n_varying: int) -> None:
+    """Raise NotConvergedError if a contrast cannot be solved by products at all."""
     if math.isinf(alpha):
         raise NotConvergedError(
             "alpha=inf needs the null space of the background, which this solver cannot find; use "

@@ -1,8 +1,8 @@
 """The design of a study: groups and weights of rows, and one background or several.
 
-Problem: donors, batches and several controls affect every method in the same way. They determine
-the means about which a covariance is taken, and the weights of the rows. This module attaches the
-labels and weights to `Rows`.
+Problem: groups of rows (such as donors or batches) and several backgrounds affect every method in
+the same way. They determine the means about which a covariance is taken, and the weights of the
+rows. This module attaches the labels of the groups and the weights to `Rows`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Design:
 
     @property
     def labels_rows(self) -> bool:
-        """Whether rows have labels or weights."""
+        """Whether the arguments give rows labels or weights."""
         options = (
             self.within,
             self.background_within,
@@ -83,10 +83,12 @@ def background_names(n: int, several: bool) -> list[str]:
 
 
 def _of_each(option: Any, name: str, n: int, several: bool) -> list[Any]:
+    """Return the labels or the weights of each of n backgrounds."""
     if not several or option is None:
         return [option] * n
     if type(option) not in (list, tuple) or len(option) != n:
-        shape = np.shape(option) if hasattr(option, "shape") else type(option).__name__
+        kind = type(option).__name__
+        shape = f"{kind} of shape {np.shape(option)}" if hasattr(option, "shape") else kind
         raise ValueError(
             f"{name} is {shape}, but {n} backgrounds were given. Give a list with one entry for "
             "each background: its labels or weights, or None."

@@ -1,8 +1,8 @@
 """Fall back to a matrix if an iteration with products of the rows does not converge.
 
 Problem: whether an iteration converges within its budget is known only after it has run. The plan
-therefore names a second form of the moments, which is used if the iteration does not converge. A
-wrong guess costs time, but the result is the same.
+therefore names a second form of the moments, which is used if the iteration does not converge. An
+iteration that fails costs time, but the result is the same.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Coordinates in which a foreground and a background vary, and directions in which neither does.
 
-Problem: a direction in which nothing varies has the contrast 0. It would come before every
-direction with a negative contrast, in which the background varies more than the foreground.
-Directions without variance form the null space of the sum of both covariances. The rank of the sum
-is determined after all features are scaled to unit variance. The condition number is then at most D
-times the smallest one that any scaling of the features can give (van der Sluis, Numerische
-Mathematik 14:14, 1969). Eigenvalues up to 4 D eps times the largest one count as zero.
+Problem: a direction in which neither dataset varies is an eigenvector of ``C_X - alpha C_Y`` with
+the eigenvalue 0. It would come before every eigenvector with a negative eigenvalue, along which
+alpha times the background variance exceeds the foreground variance. The directions without variance
+form the null space of the sum of both covariances. The rank of the sum is determined after all D
+features are scaled to unit variance. The condition number is then at most D times the smallest one
+that any scaling of the features can give (van der Sluis, Numerische Mathematik 14:14, 1969).
+Eigenvalues up to 4 D eps times the largest one count as zero.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Frame:
     moments : Moments
         Moments of the foreground; their coordinates are called the outer coordinates.
     basis : ndarray of shape (size, moments.size) or None
-        Directions of the coordinates as rows. If None, the coordinates are those of the moments.
+        Directions of these coordinates, as rows in the outer coordinates. If None, both coordinates
+        are the same.
     exact : bool
         Whether it is certain that every direction varies in at least one dataset.
     """
@@ -60,7 +62,7 @@ class Frame:
         return len(self.x)
 
     def scale(self, alpha: float) -> float:
-        """Return the scale of rounding errors of ``x - alpha y``; 0 if every direction varies."""
+        """Return the scale of rounding errors of ``x - alpha y``; 0 if the frame is exact."""
         if self.exact:
             return 0.0
         x, y = (float(part.diagonal().max(initial=0.0)) for part in (self.x, self.y))
@@ -69,9 +71,9 @@ class Frame:
     def without_null_directions(self) -> Frame:
         """Return the frame without the directions in which neither dataset varies.
 
-        They span the null space of the sum of both covariances. Each covariance is first scaled to
-        unit total variance, and then the features of the sum are scaled to unit variance.
-        Eigenvalues up to 4 D eps times the largest one count as zero.
+        These directions span the null space of the sum of both covariances. Each covariance is
+        first scaled to unit total variance, and then the features of the sum are scaled to unit
+        variance. Eigenvalues up to 4 D eps times the largest one count as zero.
         """
         if self.exact:
             return self
@@ -80,18 +82,19 @@ class Frame:
             trace = float(np.trace(matrix))
             if trace > 0:
                 total += matrix * (1 / trace)
-        spread = np.sqrt(total.diagonal())
-        spread[spread == 0] = 1.0
-        total /= spread
-        total /= spread[:, None]
+        deviations = np.sqrt(total.diagonal())
+        deviations[deviations == 0] = 1.0
+        total /= deviations
+        total /= deviations[:, None]
         tolerance = 4 * len(total) * _EPS
         values, vectors = scipy.linalg.eigh(total, driver="evd", check_finite=False)
         varying = vectors[:, values > tolerance * values.max(initial=0.0)]
         if varying.shape[1] == len(total):
             return replace(self, exact=True)
-        # Let P be the sum and S the diagonal matrix of the features' standard deviations. The
-        # eigenvectors are those of S^-1 P S^-1. The span of P is S times the span of S^-1 P S^-1.
-        basis = np.linalg.qr(varying * spread[:, None])[0].T
+        # Let P be the sum and S the diagonal matrix of the features' standard deviations. `vectors`
+        # are the eigenvectors of S^-1 P S^-1. The column space of P is S times the column space of
+        # S^-1 P S^-1.
+        basis = np.linalg.qr(varying * deviations[:, None])[0].T
         return self._within(basis)
 
     def well_conditioned(self, limit: float) -> Frame:
@@ -114,15 +117,17 @@ class Frame:
         if self.basis is None:
             return self.moments.complement(count)
         start = np.random.default_rng(0).standard_normal((count, self.moments.size))
+        # Features that vary in neither dataset have no part in `basis`. They are taken first.
         constant = np.flatnonzero(~self.basis.any(axis=0))[:count]
         start[: len(constant)] = np.eye(self.moments.size)[constant]
         start[len(constant) :, constant] = 0.0
-        for _ in range(2):
+        for _ in range(2):  # the second pass removes rounding errors of the first
             start -= start @ self.basis.T @ self.basis
             start = np.linalg.qr(start.T)[0].T
         return fix_signs(start)
 
     def _within(self, basis: FloatArray) -> Frame:
+        """Return the frame restricted to the span of `basis`, whose rows are orthonormal."""
         x, y = (_symmetric(basis @ part @ basis.T) for part in (self.x, self.y))
         return replace(self, x=x, y=y, basis=self.to_outer(basis), exact=True)
 

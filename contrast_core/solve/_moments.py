@@ -1,8 +1,8 @@
-"""Compute the moments of a foreground and a background in the form that is planned.
+"""Compute the moments of a foreground and a background in the form that the plan chooses.
 
 Problem: users give data or moments of many kinds, but solvers need two covariances in the same
-coordinates. This module checks that the two datasets fit together in their features, devices,
-numbers of rows and scales, before or right after the rows are read.
+coordinates. This module checks that both datasets have the same features, are on the same device,
+and have enough rows. It warns if their scales differ by orders of magnitude.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def contrast_moments(
         Whether both datasets are known to have the same units. If True, there is no warning about
         total variances that differ by orders of magnitude.
     optional : bool, default=False
-        Whether the background may be None. The moments of the foreground are then returned in its
-        place.
+        Whether the background may be None. If it is None, the moments of the foreground are
+        returned in the place of the background's moments.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def contrast_moments(
                 "SecondMoments for both, or data for both."
             )
     simple = not (several or design.labels_rows)
-    # Other types are refused later, once the number of features is known.
+    # An n_components that is not an integer is refused later, when the number of features is known.
     k = int(n_components) if isinstance(n_components, Integral) else 1
     options: dict[str, Any] = {
         "contrasts": contrasts,
@@ -106,9 +106,10 @@ def contrast_moments(
     if given:
         if design.labels_rows:
             raise TypeError(
-                f"X is {type(X).__name__}, for which within and weights come too late. Compute it "
-                "with SecondMoments.from_data(X, groups=..., sample_weight=...), and use its "
-                "`within` for the variation within groups."
+                f"X is {type(X).__name__}, so groups (within) and weights cannot be given to fit. "
+                "Give them when the moments are computed: SecondMoments.from_data(X, groups=..., "
+                "sample_weight=...). Then fit to the moments or, for the variation within groups, "
+                "to their attribute `within`."
             )
         for part, name in zip(parts, ("X", *names), strict=True):
             _check_coordinates(parts[0], part, solver)
@@ -141,8 +142,8 @@ def contrast_moments(
 def plan_for(x: Moments, y: Moments, k: int, **options: Any) -> Plan:
     """Return the plan for moments that exist already; `options` are fields of `ProblemSize`.
 
-    `ProductMoments` keep the rows, so their form can be planned again. A matrix that is too costly
-    for a single contrast may pay off for a path.
+    `ProductMoments` keep the rows, so another form may be planned for them. For example, a matrix
+    that is too costly for a single contrast may pay off for many contrasts.
     """
     if isinstance(x, ProductMoments) and isinstance(y, ProductMoments) and x.rows and y.rows:
         return make_plan(_task((*x.rows, *y.rows), k, **options))
@@ -212,18 +213,20 @@ def design_rows(
 
 
 def _check_same_place(x: Rows, y: Rows) -> None:
-    """Raise an error unless both are tensors on one device, or neither is a tensor."""
+    """Raise an error unless both are tensors on the same device, or neither is a tensor."""
     if x.device == y.device:
         return
-    first, second = ("no tensor" if r.device is None else f"a tensor on {r.device}" for r in (x, y))
+    first, second = (
+        "not a tensor" if rows.device is None else f"a tensor on {rows.device}" for rows in (x, y)
+    )
     if x.device is None or y.device is None:
         raise TypeError(
-            f"X is {first} and {y.name} is {second}. Give both as tensors on one device, neither "
-            "as a tensor, or SecondMoments of each."
+            f"X is {first} and {y.name} is {second}. Give both as tensors on the same device, give "
+            "neither as a tensor, or give SecondMoments of each."
         )
     raise ValueError(
-        f"X is {first} and {y.name} is {second}; both are expected on one device. Move one with "
-        ".to(device), or give SecondMoments of each."
+        f"X is {first} and {y.name} is {second}; both are expected on the same device. Move one "
+        "of them with .to(device), or give SecondMoments of each."
     )
 
 
@@ -246,7 +249,10 @@ def in_form(x: Moments, y: Moments, form: Form) -> tuple[Moments, Moments]:
 
 
 def _moments_of(rows: Sequence[Rows], form: Form) -> tuple[Moments, ...]:
-    """Return the moments of each dataset; if rows have labels, use the moments within labels."""
+    """Return the moments of each dataset in the given form.
+
+    If rows have groups, their covariance is taken about the means of the groups.
+    """
     all_moments: Sequence[Any]
     match form:
         case "span":
@@ -269,7 +275,7 @@ def _moments_of(rows: Sequence[Rows], form: Form) -> tuple[Moments, ...]:
 
 
 def _count(rows: Rows) -> int:
-    """Return the number of rows, or a huge number if it is unknown."""
+    """Return the number of rows; an unknown number counts as huge, so no Gram matrix is planned."""
     return 2**62 if math.isnan(rows.shape[0]) else int(rows.shape[0])
 
 
@@ -298,7 +304,8 @@ def _check_coordinates(x: Moments, y: Moments, solver: str) -> None:
     if SOLVERS[solver] not in (None, x.form):
         raise ValueError(
             f"solver={solver!r} was asked for, but X and background are {type(x).__name__}, which "
-            f"serve solver={NAMES[x.form]!r} only; give the data, or solver='auto'."
+            f"can only be used with solver={NAMES[x.form]!r} or 'auto'. Give the data instead, or "
+            "change the solver."
         )
     if x.n_features == y.n_features and not x.shares_coordinates(y):
         raise ValueError(

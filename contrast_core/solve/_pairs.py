@@ -19,7 +19,7 @@ from contrast_core.rows import rows_of
 from contrast_core.solve._contrast import check_range
 from contrast_core.solve._plan import LIMITS, Limits, Plan, ProblemSize, make_plan
 
-_IN_FEATURES = make_plan(ProblemSize(2, 1, 1))  # the plan to form matrices of the features
+_IN_FEATURES = make_plan(ProblemSize(2, 1, 1))  # a plan with matrices of features x features
 
 
 class PlannedPairs(NamedTuple):
@@ -49,8 +49,8 @@ def positive_pairs(
 ) -> PlannedPairs:
     """Check that there are at least two pairs, and return them with a plan.
 
-    Matrices of the features are used if the pairs are given as moments, have weights, or are stored
-    outside memory.
+    If the pairs are given as moments, have weights, or are stored outside memory, the plan is to
+    use matrices of features x features.
 
     Raises
     ------
@@ -94,10 +94,11 @@ def positive_pairs(
 
 
 def _given(X: PairMoments | PlannedPairs, positive: object, sample_weight: object) -> PlannedPairs:
+    """Return pairs given as moments; raise an error if a second view or weights are given too."""
     if sample_weight is not None:
         raise TypeError(
-            f"X is {type(X).__name__}, for which weights come too late. Compute it with "
-            "PairMoments.from_data(X, positive, sample_weight=...)."
+            f"X is {type(X).__name__}, so weights cannot be given to fit. Give them when the "
+            "moments are computed: PairMoments.from_data(X, positive, sample_weight=...)."
         )
     if positive is not None:
         raise TypeError(

@@ -65,8 +65,8 @@ class Limits:
         LAPACK solves a matrix in the time of ``size**2 / lapack_columns`` products of the matrix
         with a column.
     path_contrasts : int
-        Number of contrasts from which one search space for the whole path is faster, although it
-        has to be built first.
+        Number of contrasts from which one search for the whole path is faster than LAPACK, although
+        its search space has to be built first.
     """
 
     matrix: int = 10_000
@@ -92,7 +92,8 @@ class ProblemSize(NamedTuple):
     n_components : int
         Number of components, k.
     contrasts : int
-        Number of contrasts that will be solved from the same moments, as far as this is known.
+        Number of contrast strengths alpha that will be solved from the same moments, as far as this
+        is known.
     automatic : bool
         Whether the contrast strength is chosen automatically.
     entries : int or None
@@ -130,7 +131,7 @@ class ProblemSize(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of how a task is solved, with the reason.
+    """Plan of how an eigenproblem is solved, with the reason.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ class Plan:
     fallback : Form or None
         The form that is used instead if the iteration with products does not converge.
     max_products : int
-        Largest number of columns that the iteration may multiply.
+        Largest number of columns that the iteration with products may multiply.
     reason : str
         Reason for the plan, in words.
     limits : Limits
@@ -239,7 +240,8 @@ def _columns_of_a_matrix(task: ProblemSize, limits: Limits) -> float:
     if task.entries is None:
         return task.size / 2
     # A search also makes each column orthogonal to all earlier columns, which matters if there are
-    # few entries. Its cost per column is estimated as that of products with a third of all columns.
+    # few entries. For each column, this is estimated to cost as much as inner products with a third
+    # of all columns.
     others = limits.columns_each * (task.n_components + 2.0) / 3
     column = task.entries + others * task.n_features
     solved = task.size**4 / (4 * limits.lapack_columns * column)

@@ -14,7 +14,7 @@ import scipy.linalg
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import Eigenpairs
 from contrast_core.moments import Moments
-from contrast_core.solve._contrast import check_products
+from contrast_core.solve._contrast import check_range_at
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -22,10 +22,10 @@ _EPS = float(np.finfo(np.float64).eps)
 def positive_part(x: Moments, y: Moments, alpha: float) -> Eigenpairs:
     """Return the positive eigenvalues of ``C_X - alpha C_Y`` and their eigenvectors as rows.
 
-    The eigenvectors are in feature space, and alpha is finite. The moments must be of the form
+    The eigenvectors are in feature space. alpha must be finite, and the moments must be of the form
     "dense" or "span", since "products" has no matrix.
     """
-    check_products(x, y, alpha)
+    check_range_at(alpha, x, y)
     values, vectors = scipy.linalg.eigh(_contrast(x, y, alpha), driver="evd", check_finite=False)
     positive = np.flatnonzero(values > _rounding(x, y, alpha))[::-1]
     return Eigenpairs(values[positive], x.lift(np.ascontiguousarray(vectors[:, positive].T)))

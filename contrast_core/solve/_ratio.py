@@ -1,11 +1,12 @@
 """Directions with the largest ratios of two variances, from moments that hold matrices.
 
 Problem: solve the generalised eigenproblem ``C_X v = lambda B v`` with
-``B = (1 - beta) I + beta C_Y``; `contrast_core.linalg` does this. A direction without any variance
-has the ratio zero, and so has every direction in which only the background varies. Directions
-without variance are therefore left out (`Frame`) and returned last. If B is singular in the
-remaining directions, an error is raised, unless a condition limit determines which directions to
-leave out.
+``B = (1 - beta) I + beta C_Y``; `contrast_core.linalg` does this. A direction in which nothing
+varies has the ratio zero, but so has every direction in which only the background varies. To keep
+them apart, directions in which nothing varies are left out (`Frame`) and returned last. If B is
+singular in the remaining directions, an error is raised. If a condition limit is given, directions
+in which both datasets together vary too little are left out too, and B may be singular: ratios are
+then infinite where only the foreground varies.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from contrast_core.solve._frame import Frame
 
 
 class RatioSolution(NamedTuple):
-    """Generalised eigenpairs of one ratio, and orthonormal components with the same span.
+    """Generalised eigenpairs for one B, and orthonormal components with the same span.
 
     values : ndarray of shape (k,)
         Generalised eigenvalues, descending.
@@ -81,8 +82,8 @@ def solve_ratios(
         frame, solved = _orthogonal_or_limited(weights, k, frame, orthogonal, condition_limit)
     else:
         solved = _in_frame(frame, weights, k)
-        # No eigenvalue is negative, so all eigenvalues beyond the foreground's rank are zero, like
-        # those of the null directions.
+        # No eigenvalue is negative, so all eigenvalues beyond the foreground's rank are zero, and
+        # so are the eigenvalues of directions in which nothing varies.
         if k > frame.size or any(
             may_be_null(pairs.values, float(pairs.values.max(initial=0.0)), frame.size)
             for pairs in solved
@@ -172,6 +173,7 @@ def _lifted(
     lifted = x.lift(np.stack([*directions, *components]))
     solutions = []
     for i, (pairs, weight) in enumerate(zip(solved, weights, strict=True)):
+        # v^T B v is `identity` for a unit vector v along which the background does not vary.
         length = weight.identity**-0.5 if weight.identity > 0 else 1.0
         x_along, y_along, x_raw, y_raw = (
             np.pad(part.variances_along(rows[i]), (0, len(nulls)))

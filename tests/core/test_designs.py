@@ -257,7 +257,7 @@ def test_wrong_designs_and_backgrounds_are_refused(changes: Any, message: str) -
 
 def test_groups_and_weights_are_refused_for_moments_and_by_the_lanczos_solver() -> None:
     moments = SecondMoments.from_data(DATA["X"]), SecondMoments.from_data(BACKGROUND)
-    with pytest.raises(TypeError, match="come too late"):
+    with pytest.raises(TypeError, match="Give them when the moments are computed"):
         CPCA(2).fit(moments[0], background=moments[1], within=[1] * 120)
     with pytest.raises(ValueError, match="neither within nor weights"):
         CPCA(2, solver="lanczos").fit(DATA["X"], background=BACKGROUND, within=DATA["within"])
@@ -278,7 +278,7 @@ def test_integer_weights_of_pairs_act_like_repeated_pairs(method: Any, kind: Any
     for weighted in (clone(method).fit(X, positive=positive, sample_weight=times), merged):
         assert subspace_error(weighted.components_, by_rows.components_) < 1e-9
         np.testing.assert_allclose(weighted.mean_, by_rows.mean_, atol=1e-12)
-    with pytest.raises(TypeError, match="come too late"):
+    with pytest.raises(TypeError, match="Give them when the moments are computed"):
         clone(method).fit(parts[0], sample_weight=times)
     for bad, message in (
         (times[:-1], "one weight for each of the 200"),

@@ -181,9 +181,9 @@ def test_invalid_selections_are_refused(values: Any, tmp_path: Path, kind: str) 
         rows.take(np.ones(5, bool))
     with pytest.raises(ValueError, match=f"mask of columns has {N} entries but X has {D} columns"):
         rows.columns(np.ones(N, bool))
-    with pytest.raises(ValueError, match=f"0 to {N} asked for; X has {N} rows"):
+    with pytest.raises(ValueError, match=f"0 to {N} were asked for, but X has only {N} rows"):
         rows.take([0, N])
-    with pytest.raises(TypeError, match=r"columns of X are float64 .* expected a mask or whole"):
+    with pytest.raises(TypeError, match=r"by float64 .* expected a one-dimensional mask, or"):
         rows.columns([0.5])
     if rows.in_memory:
         np.testing.assert_array_equal(dense(rows.take([5, 2, 5, -1]).load()), values[[5, 2, 5, -1]])

@@ -189,8 +189,13 @@ def test_errors_about_nan_and_inf_name_the_data_and_the_feature(
 @pytest.mark.parametrize(
     ("foreground", "background", "error", "message"),
     [
-        (lambda X: X, lambda Y: Y.numpy(), TypeError, "tensor on cpu and background is no tensor"),
-        (lambda X: X.numpy(), lambda Y: Y, TypeError, "X is no tensor and background is a tensor"),
+        (lambda X: X, lambda Y: Y.numpy(), TypeError, "on cpu and background is not a tensor"),
+        (
+            lambda X: X.numpy(),
+            lambda Y: Y,
+            TypeError,
+            "X is not a tensor and background is a tensor",
+        ),
         (lambda X: X, SecondMoments.from_data, TypeError, "X is Tensor and background is Second"),
         (lambda X: X, lambda Y: Y.to("meta"), ValueError, "the device 'meta' has no float64"),
         (lambda X: X[0], lambda Y: Y, ValueError, r"X has shape \(12,\); two dimensions"),

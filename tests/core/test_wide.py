@@ -239,7 +239,7 @@ def test_all_directions_of_a_multiple_eigenvalue_are_found() -> None:
 def test_invalid_combinations_of_solvers_and_moments_are_refused() -> None:
     x, y = wide_data()
     dense = SecondMoments.from_data(x[:, :50]), SecondMoments.from_data(y[:, :50])
-    with pytest.raises(ValueError, match="serve solver='eigh' only; give the data"):
+    with pytest.raises(ValueError, match="only be used with solver='eigh' or 'auto'"):
         CPCA(solver="gram").fit(dense[0], background=dense[1])
     a, b = (CPCA(alpha=1.0).fit(x, background=rows) for rows in (y, y[1:]))
     given = a.foreground_moments_

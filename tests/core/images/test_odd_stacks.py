@@ -69,7 +69,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "masked": (lambda s: np.ma.masked_less(s, 1), "masked"),
     "no height": (lambda s: s[:, :0], "0 x 9|no pixels|no rows|n_samples=0"),
     "NaN": (lambda s: np.where(s < 2, np.nan, s), "NaN"),
-    "too large": (lambda s: s.astype(int) + 2**60, "whole numbers beyond 2..53"),
+    "too large": (lambda s: s.astype(int) + 2**60, r"exceeds 2\*\*53"),
     "a file name": (lambda s: "film.tif", "str 'film.tif'"),
     "ragged": (lambda s: [[1, 2], [3]], r"is list \[\[1, 2\], \[3\]\]"),
     "complex": (lambda s: s + 0j, "pixels of type.*complex128.*real part"),
