@@ -278,7 +278,7 @@ def check_not_positional(X: object, y: object) -> None:
     columns = [getattr(data, "shape", ())[1:] for data in (X, y)]
     if is_moments(y) or (columns[0] == columns[1] and columns[1:] not in ([()], [(1,)])):
         raise TypeError(
-            f"y is {type(y).__name__} with the features of X, and y is not used. If it is the "
+            f"y is {type(y).__name__} with the features of X, but fit does not use y. If y is the "
             "background, give it by name: fit(X, background=...)."
         )
 

@@ -103,7 +103,7 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
         if not is_background.any():
             raise ValueError(
                 f"no row has the background label {self.background!r}; the labels are "
-                f"{', '.join(present)}. Give background= one of them."
+                f"{', '.join(present)}. Set background to one of them."
             )
         if is_background.all():
             raise ValueError(

@@ -58,7 +58,8 @@ _PARTS = {
 }
 _DTYPES = frozenset(np.dtype(kind).newbyteorder("<").str for kind in "?bBhHiIlLqQefd")
 _MEMBERS = ("model.json", "arrays")
-# Up to this number of features, span moments are saved as a matrix (n_features, n_features).
+# `SpanMoments` hold the rows of wide data. With at most this number of features, they are saved as
+# a matrix (n_features, n_features) instead.
 _MOST_FEATURES = 1500
 _LARGEST_HEADER = 2**28  # largest unpacked size of model.json in bytes; millions of names fit
 

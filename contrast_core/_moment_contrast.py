@@ -213,7 +213,11 @@ class MomentContrast(LinearContrast):
         *,
         foreground: bool = True,
     ) -> FloatArray:
-        """Subtract from the scores of each label their mean in the foreground or in these rows."""
+        """Centre the scores of the rows with each label.
+
+        The subtracted mean is the mean of this label in the foreground of the fit. If the label did
+        not occur there, or `foreground` is False, it is the mean of the given rows.
+        """
         labels = check_labels(within, len(scores), "within")
         known = np.asarray(getattr(self, "within_labels_", ())).tolist() if foreground else []
         shift = np.zeros(scores.shape)

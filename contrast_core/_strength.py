@@ -17,7 +17,7 @@ T = TypeVar("T")
 class ContrastStrength:
     """Mixin with the contrast strength of a method as `strength_`.
 
-    A subclass sets `_strength` to the name of its own parameter.
+    A subclass sets `_strength` to the name of its parameter: "alpha", "beta" or "gamma".
     """
 
     _strength: ClassVar[str]
@@ -40,7 +40,7 @@ class StrengthPath(ContrastStrength):
     _background_is_optional: ClassVar[bool] = False
 
     def at(self, strength: float | str) -> Self:
-        """Fit the method at another contrast, from the same moments.
+        """Fit the method at another contrast strength, from the moments of this fit.
 
         Parameters
         ----------
@@ -63,7 +63,7 @@ class StrengthPath(ContrastStrength):
         return self._like_this(self._fit_one(self._with_strength(strength)))
 
     def path(self, strengths: ArrayLike | Sequence[float | str] | None = None) -> list[Self]:
-        """Fit the method at several contrasts, which is faster than fitting them one by one.
+        """Fit the method at several contrast strengths, which is faster than one fit for each.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class StrengthPath(ContrastStrength):
         values = numbers_of(given, f"{self._strength}s")
         if not values:
             raise ValueError(
-                f"{self._strength}s is empty; give at least one contrast, or None for a grid."
+                f"{self._strength}s is empty; give at least one strength, or None for a grid."
             )
         others = self._fit_each([self._with_strength(value) for value in values])
         return [self._like_this(other) for other in others]

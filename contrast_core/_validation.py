@@ -52,7 +52,7 @@ def check_feature_names(
 def check_labels(labels: ArrayLike, n_rows: int, name: str, rows: str = "rows") -> NDArray[Any]:
     """Return one label for each row, after a check that none is missing and all have one type.
 
-    `rows` is the word by which errors call the rows, for example "features".
+    `rows` is the word for the labelled items in error messages, for example "features".
     """
     check_unmasked(labels, name)
     # Labels are converted to objects first, because numpy would turn a NaN in a list of strings

@@ -1,4 +1,4 @@
-"""Progress bars, warnings, and the checks of arguments that the packages on the core share."""
+"""Progress bars, warnings, and checks of arguments that scanpy_ext and napari_plugin use too."""
 
 from __future__ import annotations
 

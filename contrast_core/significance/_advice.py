@@ -25,8 +25,8 @@ METHODS = ("PCA", "cPCA*", "cPCA", "whitening")  # the first method that is good
 COMPONENTS = (1, 2, 3, 5, 10, 20, 50)
 _N_FOLDS = 5
 _ENOUGH = 0.9  # a method is good enough if it holds at least this share of the largest excess
-# The ridge of whitening divided by the ridge of cPCA*. The ridge of whitening is therefore a tenth
-# of the mean background variance.
+# The ridge of whitening divided by the ridge of cPCA*. The ridge of cPCA* is a quarter of the mean
+# background variance, so that the ridge of whitening is a tenth of it.
 _WEAKER_RIDGE = 0.4
 
 
@@ -39,7 +39,8 @@ class ContrastAdvice(ShortRepr):
     n_components : ndarray of shape (K,)
         The numbers of components k at which the methods are compared.
     excess : ndarray of shape (K, 4)
-        Excess variance that the first k directions of PCA, cPCA*, cPCA and whitening hold.
+        Excess variance (defined in `contrast_advice`) of the first k directions of PCA, cPCA*,
+        cPCA and whitening.
     lower, upper : ndarray of shape (K, 4)
         Ends of the 95% confidence interval of the excess, from Student's t over units.
     p_value : float
@@ -270,7 +271,9 @@ def _unit_means(sample: Sample, values: FloatArray) -> FloatArray:
 def _difference(x: FloatArray, y: FloatArray, shared: Any) -> tuple[FloatArray, ...]:
     """Return the difference of the means over units, its standard error and degrees of freedom.
 
-    The test is paired if all units are in both datasets; otherwise it is Welch's test.
+    `x` and `y` hold the mean of each unit, and `shared` (S, 2) holds the indices of the units that
+    are in both datasets. The test is paired if all units are in both datasets; otherwise it is
+    Welch's test.
     """
     if len(shared) == len(x) == len(y):
         x, y = x[shared[:, 0]] - y[shared[:, 1]], np.zeros_like(x)

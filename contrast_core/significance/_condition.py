@@ -53,9 +53,10 @@ def condition_test(
     .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
         p_j = \frac{\#\{\text{relabellings}: T_j^{(b)} \ge T_j\}}{\#\{\text{relabellings}\}} ,
 
-    where the relabellings include the original labels. As in `permutation_test`, component j is the
-    leading direction after the earlier components are removed, at the automatic contrast strength
-    for one component.
+    where :math:`C_X` and :math:`C_Y` are the covariances of foreground and background, and
+    :math:`T_j^{(b)}` is the statistic of relabelling b. The relabellings include the original
+    labels. As in `permutation_test`, component j is the leading direction after the earlier
+    components are removed, at the automatic contrast strength :math:`\alpha_j` for one component.
 
     If a donor has rows in both sets, a relabelling swaps these two parts or leaves them in place.
     The mean of the two parts is subtracted from both. Donors with rows in one set only are not

@@ -46,7 +46,7 @@ class ConditionShift:
     Parameters
     ----------
     effect : float
-        Difference of the held-out means along the direction, in standard deviations of the
+        Difference of the held-out means along `direction`, in standard deviations of the
         background. Its expectation is 0 if the condition does nothing.
     effect_low, effect_high : float
         Ends of the confidence interval of the effect. The expected effect is never negative, so
@@ -60,8 +60,8 @@ class ConditionShift:
     left_out : tuple
         Names of the units that were left out, because they have fewer than ten rows in a dataset.
     direction : ndarray of shape (n_features,)
-        Direction of unit length, computed from all blocks. The foreground has the larger mean along
-        it.
+        Fisher's discriminant of unit length, computed from all blocks. The foreground has the
+        larger mean along this direction.
     resampled : ndarray of shape (n_resamples, n_features)
         Directions of unit length, each computed from blocks that were drawn with replacement.
     foreground_scores, background_scores : ndarray of shape (n,) and (m,)
@@ -213,7 +213,7 @@ def condition_shift(
     if min(sizes) < FEWEST_ROWS:
         raise ValueError(
             f"X has {sizes[0]} rows and background {sizes[1]}; a comparison needs at least "
-            f"{FEWEST_ROWS} of both."
+            f"{FEWEST_ROWS} rows of each."
         )
     blocks = _blocks(sizes, units, background_units, rng)
     first, second = (rows.load() for rows in (x, y))
@@ -296,11 +296,11 @@ def _blocks(
     n = min(map(len, used))
     if n < FEWEST_UNITS:
         raise ValueError(
-            f"{n} units have {FEWEST_ROWS} rows in both datasets; a comparison within units "
-            f"needs {FEWEST_UNITS}."
+            f"{n} units have at least {FEWEST_ROWS} rows in both datasets; a comparison within "
+            f"units needs {FEWEST_UNITS} such units."
             if paired
-            else f"{len(used[0])} units of X and {len(used[1])} of background have {FEWEST_ROWS} "
-            f"rows; a comparison needs {FEWEST_UNITS} such units of both."
+            else f"{len(used[0])} units of X and {len(used[1])} units of background have at least "
+            f"{FEWEST_ROWS} rows; a comparison needs {FEWEST_UNITS} such units in each dataset."
         )
     if not paired:  # units of X are paired with units of the background at random
         used = [list(rng.permutation(np.array(names, dtype=object))) for names in used]

@@ -145,7 +145,7 @@ def cross_fitted_ratio(
     if not samples.foreground.grouped and min(sizes) < 4:
         raise ValueError(
             f"X has {sizes[0]} rows and background {sizes[1]}. Each half of a split needs 2 rows "
-            "to have a variance, so the splits need at least 4 of both."
+            "to have a variance, so each dataset needs at least 4 rows."
         )
     of_unit = samples.assign_to_parts(_BLOCKS, rng)
     x, y = samples.foreground.merged(of_unit[0]), samples.background.merged(of_unit[1])

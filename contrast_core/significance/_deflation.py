@@ -31,6 +31,12 @@ class Deflation:
     units : tuple of Units
         Either two entries, the units of foreground and of background, or one entry, which stacks
         the units of both.
+    found : list of Leading
+        The components found so far.
+    totals : list of (float, float)
+        Total variances of both datasets before each component was removed.
+    mirrors : list of ndarray of shape (D,)
+        Unit normal vectors of the reflections.
     """
 
     statistic: Statistic

@@ -24,7 +24,8 @@ _FLIPS = 20  # number of draws of the noise
 # The lengths of rows, and the standard deviations of the features' noise, are limited to this
 # multiple of their medians.
 _CLIP = 2.0
-# The 99% quantile of the Tracy-Widom law is this number of standard deviations above its mean.
+# The largest variance of noise nearly follows the Tracy-Widom law. The 99% quantile of this law is
+# this number of standard deviations above its mean.
 _QUANTILE = 2.55
 
 
@@ -157,7 +158,8 @@ def contrast_dimension(
         sample_weight=sample_weight,
         background_weight=background_weight,
     )
-    # Random signs must be applied to features, so rows in a basis are mapped back to features.
+    # Random signs must be applied to features, so rows in the coordinates of a basis are first
+    # mapped back to features.
     first, second = (
         _WeightedRows(
             part.means if samples.basis is None else part.means @ samples.basis, part.counts
@@ -260,7 +262,7 @@ def _largest_square(rows: FloatArray) -> float:
 
 
 def _turned_into(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Rotate `second` so that the smaller one of the two row spaces lies in the larger one."""
+    """Rotate the rows of `second` so that one of the two row spaces contains the other one."""
     left, _, right = np.linalg.svd(first @ second.T)
     shared = min(len(first), len(second))
     principal = left[:, :shared].T @ first

@@ -38,7 +38,7 @@ class PermutationTest(ShortRepr):
         :math:`\alpha_j \operatorname{tr} C_Y / \operatorname{tr} C_X`; at a given strength, it is
         the method's leading eigenvalue.
     null_statistics : ndarray of shape (B, k)
-        Statistics under each relabelling.
+        Statistic of each component in each set of relabelled data.
     strengths : ndarray of shape (k,)
         Contrast strength at which each component was found, on the scale of the estimator's
         parameter (for `PCPCA`, gamma'). It is the component's own automatic strength, or the
@@ -125,15 +125,18 @@ def permutation_test(
     the background alone also contradicts this hypothesis. Relative to that direction, all other
     directions stand out in the foreground, so they are correctly significant.
 
-    Components are found one after the other. Component j is the leading direction after the earlier
-    components are removed, at the automatic contrast :math:`\alpha_j` for *one* component. (If the
+    Components are found one after the other. Component j is the leading direction :math:`v_j` after
+    the earlier components are removed, at the automatic contrast strength :math:`\alpha_j` for
+    *one* component. (If the
     first component dominates, the automatic contrast for two components is often so strong that the
     second component is not found.) The statistic and p-value of component j are
 
     .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
         p_j = \frac{1 + \#\{b : T_j^{(b)} \ge T_j\}}{1 + B} ,
 
-    where :math:`\alpha_j` is chosen anew for every relabelling. Before relabelling, each dataset is
+    where :math:`C_X` and :math:`C_Y` are the covariances of foreground and background,
+    :math:`T_j^{(b)}` is the statistic of relabelling b, and :math:`\alpha_j` is chosen anew for
+    every relabelling. Before relabelling, each dataset is
     centred at its geometric median and divided by the median length of its rows. For units, the
     length is the root mean square length of their rows. If means and total variances were used
     instead, a few long rows would decide the result. The geometric median has a sampling error.
@@ -195,7 +198,8 @@ def permutation_test(
         - if there are fewer than 20 relabellings, so that no p-value can reach 0.05;
         - if some units occur in one dataset only, but no unit occurs in the other dataset only;
         - if a dataset does not vary once the earlier components are removed;
-        - if the strength cannot be tested ("denoise", inf).
+        - if `alpha` is "denoise" or infinite, or if `condition_limit` is given, because the
+          components of such fits cannot be tested.
     TypeError
         If the estimator is not CPCA, CPCAStar or PCPCA, moments are given, or a parameter or label
         has the wrong type.
@@ -282,7 +286,12 @@ class _Sums(NamedTuple):
 
 @dataclass
 class _DeflatedSamples(Deflation):
-    """Deflation of the centred units of two datasets, each of which is divided by its own scale."""
+    """Deflation of the centred units of two datasets, each of which is divided by its own scale.
+
+    `given` marks the units of the foreground among the units of both datasets. `shared` (S, 2)
+    holds the indices of the units that occur in both datasets. `scales` holds the scales of both
+    datasets for each component.
+    """
 
     given: NDArray[np.bool_] = field(kw_only=True)
     shared: NDArray[np.intp] = field(kw_only=True)
@@ -316,6 +325,7 @@ class _DeflatedSamples(Deflation):
     def _sums(
         self, chosen: NDArray[np.bool_], shifts: Sequence[FloatArray | float] = (0.0, 0.0)
     ) -> _Sums:
+        """Return the sums over the chosen units, after `shifts` are added to the two datasets."""
         masks = np.split(chosen, [len(self.units[0])])
         parts = zip(self.units, masks, shifts, strict=True)
         return _Sums(*zip(*(units.sums(mask, shift) for units, mask, shift in parts), strict=True))

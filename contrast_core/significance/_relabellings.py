@@ -14,7 +14,7 @@ from contrast_core._validation import FloatArray
 from contrast_core.feedback import Progress, warn, with_progress
 from contrast_core.significance._units import TwoSamples
 
-LEVEL = 0.05
+LEVEL = 0.05  # significance level; the smallest possible p-value must not exceed it
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def _check_resolution(free: Sequence[int], n_distinct: int, total: int, *, group
         where = "X" if free[0] else "background"
         raise ValueError(
             f"{max(free)} units occur in {where} alone, and no unit occurs in the other dataset "
-            "alone, so these units could never change sides. Leave them out, or add units that "
-            "occur in the other dataset alone."
+            "alone, so a relabelling could never move these units. Leave them out, or add units "
+            "that occur in the other dataset alone."
         )
     if n_distinct < 1 / LEVEL:
         raise ValueError(

@@ -28,8 +28,9 @@ Columns: TypeAlias = dict[str, list[Any]]
 _NEAR = 10.0  # degrees; subspaces whose largest angle is smaller are reported as the same
 _LEVEL = 0.05
 _EXCESS = (
-    "Excess variance of the first components on left-out units, in units of the background's "
-    "variance, with the 95% interval of the advised method"
+    "Excess variance of the foreground over the background, divided by the background's variance "
+    "and summed over the first components. It is measured on units that were left out of the fit. "
+    "The columns lower and upper are the ends of the 95% interval of the advised method"
 )
 
 
@@ -142,7 +143,7 @@ class ContrastReport:
                 _EXCESS,
                 *_aligned(self.advice.table()),
                 "",
-                f"Loadings, with {self.stability.level:.0%} bands",
+                self._heading_of_loadings(),
                 *_aligned(self.features()),
             ]
         )
@@ -156,8 +157,12 @@ class ContrastReport:
         return (
             f"<h4>Contrast report</h4><table>{statements}</table>{_html(self.components())}"
             f"<p>{_EXCESS}</p>{_html(self.advice.table())}"
-            f"<p>Loadings, with {self.stability.level:.0%} bands</p>{_html(self.features())}"
+            f"<p>{self._heading_of_loadings()}</p>{_html(self.features())}"
         )
+
+    def _heading_of_loadings(self) -> str:
+        level = self.stability.level
+        return f"Largest loadings, with the ends of their {level:.0%} bootstrap intervals"
 
     def _names(self) -> NDArray[Any]:
         given = getattr(self.estimator, "feature_names_in_", None)
@@ -185,11 +190,13 @@ class ContrastReport:
         test, advice = self.test, self.advice
         usual = np.quantile(test.null_statistics[:, 0], 0.95)
         return (
-            f"{'yes' if self._has_effect() else 'no'}: p = {test.p_values[0]:.2g} for the first "
-            f"component (statistic {test.statistics[0]:.3g}; 95% of the relabelled data stay below "
-            f"{usual:.3g}, and no p-value can be below {test.smallest_p_value:.2g}); p = "
-            f"{advice.p_value:.2g} for its excess on left-out units. The answer is yes if the "
-            f"first p-value is at most {_LEVEL:g} or the second at most {advice.level:g}"
+            f"{'yes' if self._has_effect() else 'no'}: the permutation test gives p = "
+            f"{test.p_values[0]:.2g} for the first component. Its statistic is "
+            f"{test.statistics[0]:.3g}, and 95% of the relabelled datasets have statistics up to "
+            f"{usual:.3g}; no p-value can be below {test.smallest_p_value:.2g}. The comparison of "
+            f"variances on units that were left out of the fit gives p = {advice.p_value:.2g}. The "
+            f"answer is yes if the first p-value is at most {_LEVEL:g} or the second is at most "
+            f"{advice.level:g}"
         )
 
     def _components(self) -> str:
@@ -213,9 +220,10 @@ class ContrastReport:
         own, degrees = self.estimator.strength_, np.degrees(self.angles)
         near = np.append(self.strengths[_nearest_run(self.strengths, own, degrees < _NEAR)], own)
         return (
-            f"the subspace turns by less than {_NEAR:.0f} degrees from {name} = {near.min():.3g} "
-            f"to {near.max():.3g}, and by {degrees[0]:.0f} degrees at {self.strengths[0]:.3g}; "
-            f"strengths from {self.strengths[0]:.3g} to {self.strengths[-1]:.3g} were tried"
+            f"the subspace is within {_NEAR:.0f} degrees of the reported one for {name} from "
+            f"{near.min():.3g} to {near.max():.3g}, and {degrees[0]:.0f} degrees away from it at "
+            f"{self.strengths[0]:.3g}; strengths from {self.strengths[0]:.3g} to "
+            f"{self.strengths[-1]:.3g} were tried"
         )
 
 

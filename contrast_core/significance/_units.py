@@ -357,8 +357,7 @@ def two_samples(
     basis = None
     if x.shape[1] > x.shape[0] + y.shape[0]:
         x, y = (part.toarray() if issparse(part) else part for part in (x, y))
-        # The coordinates in the span lose nothing, because every covariance of these rows vanishes
-        # outside the span.
+        # The coordinates lose nothing, because all rows are combinations of these directions.
         directions, coordinates = np.linalg.qr(np.vstack([x, y]).astype(np.float64).T)
         basis = directions.T
         x, y = np.split(coordinates.T, [x.shape[0]])

@@ -67,7 +67,7 @@ def test_the_report_agrees_with_the_functions_that_compute_its_parts(estimator: 
             if np.degrees(angle) >= 10:
                 break
             near.append(strength)
-    ends = f"= {min(near):.3g} to {max(near):.3g}, and by "
+    ends = f" from {min(near):.3g} to {max(near):.3g}, and "
     assert ends in around["other strengths"]
     assert f"strengths from {report.strengths[0]:.3g} to " in around["other strengths"]
     text = str(report)

@@ -102,7 +102,7 @@ def test_data_and_units_that_cannot_be_resampled_are_refused(
 
 
 def test_fewer_than_four_rows_and_invalid_values_of_progress_are_refused() -> None:
-    with pytest.raises(ValueError, match="need at least 4 of both"):
+    with pytest.raises(ValueError, match="each dataset needs at least 4 rows"):
         cross_fitted_ratio(X[:3], background=Y)
     with pytest.raises(TypeError, match="progress must be True, False or a callable"):
         permutation_test(CPCA(), X, background=Y, progress="yes")  # type: ignore[arg-type]
