@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BOX, FRAMES, OTHER = "Box", "Frames", "Other layer"
 ALL_FRAMES, THIS_FRAME = "all frames", "this frame"
 NO_CHANNELS = "none"
-_ROW = 4  # number of tick boxes in a row
+_ROW = 4  # number of channels' tick boxes in a row
 _MOST = 512  # largest number of pixels along a side of the box that are checked for signal
 _SETTLED = 250  # milliseconds without a change after which the drawn area is evaluated
 
@@ -74,7 +74,7 @@ class Choices(Container[Widget]):
         self.draw = PushButton(text="Draw a box")
         drawn = partial(self._layers_of, Shapes, Labels)
         self.area = ComboBox(label="Drawn in", choices=lambda _: drawn(), nullable=True)
-        self.span = ComboBox(label="It holds for", choices=(ALL_FRAMES, THIS_FRAME))
+        self.span = ComboBox(label="Valid for", choices=(ALL_FRAMES, THIS_FRAME))
         self.first = SpinBox(label="From frame", max=0)
         self.last = SpinBox(label="To frame", max=0)
         self.from_here, self.to_here = PushButton(text="From here"), PushButton(text="To here")
@@ -267,7 +267,7 @@ class Choices(Container[Widget]):
     # The choices of the user
 
     def check_area(self, side: int) -> None:
-        """Update the hint that says whether the box is large enough for patches of this side."""
+        """Update the hint whether the box is large enough for patches with sides of this length."""
         if side != self._side:
             self._side = side
             self._show_what_applies()

@@ -22,7 +22,9 @@ from napari_plugin._settings import InputError, Report, no_report
 FORMATS = (".ome.tif", ".ome.tiff", ".tif", ".tiff", ".ome.zarr", ".zarr")
 UNITS = {"micrometer": "µm", "nanometer": "nm", "millimeter": "mm", "second": "s", "minute": "min"}
 _PIXELS = 2**20  # number of pixels that are written together
+# For each number of leading axes, their letters in the file if the layer does not name its axes.
 _LEADING = {0: "", 1: "T", 2: "TZ", 3: "TCZ"}
+# Types of axes in the metadata of OME-Zarr.
 _KINDS = {"T": "time", "C": "channel", "Z": "space", "Y": "space", "X": "space"}
 
 

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 KEY = "contrast-suite"
 """Key of the plugin's entries in the metadata of layers."""
 
+# Keywords of a layer that say where its pixels lie.
 _SPATIAL = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
+# Keywords that a layer of results does not copy from the layer of its images.
 _OWN = ("name", "metadata", "visible", "contrast_limits", "multiscale", "rgb")
+# Names that mark an axis as the axis of channels.
 _CHANNELS = ("c", "ch", "channel", "channels", "colour", "color", "wavelength")
 _FEW = 4  # an unnamed axis of at most this length probably holds channels
 _MOST_CHANNELS = 64  # a longer axis is not offered, because each channel gets a tick box
@@ -193,7 +196,7 @@ def _affine_map(one: Any, other: Any) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def look_of(layer: Image, start: Any) -> dict[str, Any]:
-    """Return keywords for a layer that looks like another, and shows its crop from `start` on."""
+    """Return keywords for a layer that looks like `layer` and begins at its pixel `start`."""
     keywords = {k: v for k, v in layer.as_layer_data_tuple()[1].items() if k not in _OWN}
     return keywords | {"translate": _physical_of(layer)(start)}
 

@@ -24,8 +24,9 @@ _TOOLTIPS = {
     "n_components": "Number of components of the signal that are kept",
     "compare": "Patches suit large or single images. Whole frames suit films of small images whose "
     "signal returns to the same place.",
-    "side": "In pixels. With 0, patches are squares of 16 pixels, or strips along stripes.",
-    "step": "Distance from a patch to the next, in pixels; 0 is automatic",
+    "side": "In pixels. With 0, patches are squares of 16 pixels, or strips if the background has "
+    "stripes.",
+    "step": "Distance from a patch to the next, in pixels. With 0, it is chosen automatically.",
     "dark": "Subtracts the mean of the background too, so that the dark ground of a fluorescence "
     "image becomes 0",
     "constant": "Improves the result a little if the background is equally strong everywhere. "

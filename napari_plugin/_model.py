@@ -28,19 +28,24 @@ from napari_plugin._settings import (
 )
 from napari_plugin._solve import Solution, fit
 
-_MOST_POINTS = 5000
-_MOST_FEATURES = 1024  # with more features, no curve is drawn: each point needs a decomposition
+_MOST_POINTS = 5000  # largest number of frames in the plot of scores
+# With more features than this, the curve is not drawn, because each of its points needs a
+# decomposition.
+_MOST_FEATURES = 1024
+# Positions of the slider at which the curve of the kept variance is computed.
 _CURVE = tuple(np.linspace(0.05, 0.95, 13).tolist())
 _CHUNK = 2**17  # number of pixels of whole frames that are computed together
 
 # Rough measurements of computing times on one core, in seconds. The first three are times for one
-# value of a patch or frame.
+# pixel of a patch or frame.
 _READ = 1.0e-8
-_REMOVE = 3.5e-8
-_PROJECT = 1.5e-8
-_SOLVE_FRAMES = 5e-9  # is multiplied by the number of pixels cubed; includes the verdicts
+_REMOVE = 3.5e-8  # to apply the automatic method
+_PROJECT = 1.5e-8  # to apply any other method
+# To fit the automatic method to whole frames and find the verdicts: this time is multiplied by the
+# cube of the number of pixels.
+_SOLVE_FRAMES = 5e-9
 _PROCESS = 2.0  # to start another process
-_CHECK = 1.0  # to choose the windows and check the result
+_CHECK = 1.0  # to choose the patches and check the result
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +81,8 @@ class Task:
     def is_lazy(self) -> bool:
         """Whether denoised images are computed only when they are shown.
 
-        This is so for projections, and for results that would fill an eighth of the free memory.
+        This is so for all methods except the automatic one, and for results that would fill more
+        than an eighth of the free memory.
         """
         large = 4 * math.prod(self.pair.foreground.shape) > self.available // 8
         return self.settings.method != "automatic" or large

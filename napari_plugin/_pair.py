@@ -24,7 +24,9 @@ from napari_plugin._settings import (
 )
 
 _MOST_READ = 2**24  # largest number of background pixels that are read
-_FAR = 8.0  # a tile differs if it is this many median absolute deviations from the median
+# A tile of the background box differs from the rest if its mean or standard deviation is more than
+# this many median absolute deviations from the median over all tiles.
+_FAR = 8.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,7 @@ class Images:
         return math.prod(self.shape[:-2])
 
     def frames(self, mask: BoolArray | None, most: int, report: Report) -> tuple[Any, int | None]:
-        """Read frames at even intervals: about `most` values in total, and at least eight frames.
+        """Read frames at even intervals: about `most` pixels in total, and at least eight frames.
 
         Returns
         -------
@@ -71,7 +73,8 @@ class Images:
         n, n_read = rows.shape[0], max(8, most // rows.shape[1])
         if n > n_read:
             rows = rows.take(np.linspace(0, n - 1, n_read).round().astype(int))
-            rows = rows.replace(elements=1)  # longer blocks would also read the frames between
+            # Frames are read one by one, because larger blocks would also read the frames between.
+            rows = rows.replace(elements=1)
         frames = rows.replace(progress=progress_of(report)).load(dense=True)
         return frames.reshape(-1, *self.image_shape), n_read if n > n_read else None
 

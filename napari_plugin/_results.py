@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import napari
 
 KINDS = ("Original", "Denoised", "Removed", "Weights")
-_HALF = 480  # half of the longest side of a preview, in pixels; it takes a few seconds
+_HALF = 480  # half of the longest side of a preview, in pixels; such a preview takes seconds
 
 
 @dataclass(eq=False)

@@ -29,12 +29,14 @@ METHODS: dict[Method, str] = {
     "pca": "PCA, for comparison",
     "cpca_star": "Generalised PCA (cPCA*)",
 }
+# Methods whose contrast strength is set by the slider.
 WITH_SLIDER = ("cpca", "pcpca", "cpca_star")
 AUTOMATIC = 0.5
 """Position of the slider at which a projection has the automatic strength."""
 _STRONGEST = 0.99  # position of the slider above which the strength no longer grows
 SMALL_FRAME = 2048
 """Largest number of pixels of a frame for which a covariance of all pixels is estimated."""
+# Texts of the status line for the steps that `contrast_core` reports.
 _DOING = {
     "map": "Removing",
     "check": "Checking",

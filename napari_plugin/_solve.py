@@ -53,13 +53,13 @@ CLASSES: dict[str, tuple[type, str, Any]] = {
 }
 """For each projection: its estimator, the name of its strength, and the automatic strength."""
 
-_MOST_VALUES = 2**24  # largest number of values of the foreground frames held in memory
-_MOST_BACKGROUND = 2**26  # largest number of values of the background frames held in memory
+_MOST_VALUES = 2**24  # largest number of pixels of the foreground frames held in memory
+_MOST_BACKGROUND = 2**26  # largest number of pixels of the background frames held in memory
 # Largest value of pixels * frames**2 for large frames. A fit of this size takes half a second.
 _MOST_PRODUCTS = 2e10
-_CORNER = 64  # longest side of a window, in pixels
-# The dock warns of a projection that keeps more than this share of the background's variance.
-# Contrastive PCA keeps .00 of it on the sample data.
+_CORNER = 64  # the fit denoises only a corner of the first image, with sides of this many pixels
+# The dock warns if the result keeps more than this share of the background's variance. On the
+# sample data, contrastive PCA keeps .00 of this variance.
 _MUCH_BACKGROUND = 0.25
 _POLL = 0.02  # seconds between two checks of the other process
 
@@ -273,7 +273,8 @@ def _automatic(
     else:
         image = part.data
         background, options["background_mask"] = pair.background_alone(report)
-        # For the default patches, the core may choose another size that suits the background.
+        # Instead of the default size of patches, the core may choose a size that suits the
+        # background.
         if samples == Patches():
             options["sampling"] = "patches"
         first = (0,) * (len(part.shape) - 2)

@@ -120,7 +120,7 @@ class ContrastiveDenoising(Container[Widget]):
 
     # Messages
 
-    def _show_words(self) -> None:
+    def _scroll_to_status(self) -> None:
         """Scroll to the message of the status line."""
         self._scroll.ensureWidgetVisible(self.status.native, 0, 0)
 
@@ -163,7 +163,7 @@ class ContrastiveDenoising(Container[Widget]):
         """Show a message about the last job, and enable the buttons for the next one."""
         self._set_busy(False)
         self.status.say(text)
-        QTimer.singleShot(0, self._show_words)
+        QTimer.singleShot(0, self._scroll_to_status)
 
     # Run, preview, cancel
 
@@ -235,7 +235,7 @@ class ContrastiveDenoising(Container[Widget]):
         self._runner.start(job)
 
     def _on_progress(self, done: int, total: int, doing: str) -> None:
-        if not self.cancel.enabled:  # the job checks or updates a result that is shown
+        if not self.cancel.enabled:  # the job only checks or updates a result that is shown already
             return
         bar = self.progress.native
         bar.setUpdatesEnabled(False)  # otherwise the whole window, with its canvas, is repainted
@@ -324,7 +324,10 @@ class ContrastiveDenoising(Container[Widget]):
         self._show_what_applies()
 
     def _on_gone(self) -> None:
-        """Forget the last run if its results were deleted, and show what is left of it."""
+        """Update the dock after result layers were deleted.
+
+        If no result is left, the plots and messages of the last run are removed.
+        """
         kind, shown = self.view.value.lower(), self.results.shown
         if not shown:
             self._abandon()

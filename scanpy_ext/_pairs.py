@@ -100,13 +100,13 @@ def find(
     _values.warn_of_counts(rows)
 
     parts = pd.DataFrame({"donor": donors[cells], "level": levels[cells]})
-    centred = parts.groupby(["donor", "level"]).ngroup().to_numpy()
-    basis = pairing_basis(scaled_features(rows).matrix, centred, n_components=options["n_comps"])
+    groups = parts.groupby(["donor", "level"]).ngroup().to_numpy()
+    basis = pairing_basis(scaled_features(rows).matrix, groups, n_components=options["n_comps"])
     back = (parts["level"] == text(reference)).to_numpy()
     by_cluster: dict[str, Any] = {}
     if method == "clusters":
         labels = (
-            _leiden(basis, centred, options["random_state"])
+            _leiden(basis, groups, options["random_state"])
             if clusters is None
             else _select.column(adata, clusters, "clusters")[cells].to_numpy()
         )

@@ -98,7 +98,7 @@ def mixing() -> None:
     cx.tl.pca_pp(adata)
     report = cx.get.mixing_report(adata, groupby="condition", cell_type="cell_type")
     print("   agreement of clusters with the condition (0 is best), and share of cells whose type")
-    print("   is predicted from their neighbours in the other condition:")
+    print("   is the type of most of their neighbours in the other condition (1 is best):")
     rows = {"PCA": "X_pca", "PCA++": "X_pca_pp"}
     axes = _panels(2, 2, "mixing", 4.5)
     for row, (name, rep) in zip(axes, rows.items(), strict=True):
@@ -267,7 +267,7 @@ def main() -> None:
     """Run all parts, and print how long each took."""
     OUTPUT.mkdir(exist_ok=True)
     mpl.use("Agg")
-    warnings.simplefilter("ignore", ContrastWarning)  # some components have no contrast
+    warnings.simplefilter("ignore", ContrastWarning)  # weak components are expected here
     for number, part in enumerate((mice, cells, mixing, fringes, frames, napari), start=1):
         print(f"{number}. {part.__doc__}", flush=True)
         start = time.perf_counter()

@@ -158,7 +158,7 @@ def measured(data_file: Path, packages: list[Path], tests: list[str]) -> coverag
 
 
 class Chooser:
-    """Function that returns the tests of a mutated line, starting with the smallest tests.
+    """Function that returns the tests to run for a mutation, starting with the smallest tests.
 
     The size of a test is the number of lines that it executes. The second case of a parametrised
     test comes after the first cases of all tests, because it seldom notices more than the first.
@@ -231,10 +231,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--number", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tests", nargs="*", default=["tests"])
-    parser.add_argument("--most", type=int, default=200, help="limit of the tests of a mutation")
-    parser.add_argument("--seconds", type=float, default=300.0, help="time limit of a mutation")
+    parser.add_argument(
+        "--most", type=int, default=200, help="largest number of tests of a mutation"
+    )
+    parser.add_argument("--seconds", type=float, default=300.0, help="time limit for these tests")
     parser.add_argument("--coverage", type=Path, help="file of the coverage contexts")
-    parser.add_argument("--least", type=float, default=0.92)
+    parser.add_argument("--least", type=float, default=0.92, help="smallest share to be caught")
     given = parser.parse_args(arguments)
     files = [
         path.resolve().relative_to(ROOT)
@@ -253,7 +255,7 @@ def main(arguments: list[str] | None = None) -> int:
         listed: dict[str, list[str]] = {"survived": [], "timed out": [], "same": []}
         sample = {test for mutation in drawn for test in choose(mutation)[:1]}
         if sample and outcome(copy, sorted(sample), 10 * given.seconds) != "survived":
-            raise SystemExit("mutants: the tests that the coverage names fail without a mutation")
+            raise SystemExit("mutants: some of the tests to run fail even without a mutation")
         for number, mutation in enumerate(sorted(drawn), 1):
             source = (copy / mutation.path).read_bytes()
             tests = choose(mutation)

@@ -51,8 +51,8 @@ apt_install() {
             install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
-# Updates the list of packages. On a new machine another apt is often running, so it waits for its end.
-# apt's own option for waiting works when it installs, but not when it updates.
+# Updates apt's list of packages. On a new machine another apt is often running. This function waits
+# until that process has ended, because apt's own option for waiting has no effect on updates.
 apt_update() {
     local output attempt
     for attempt in {1..120}; do
