@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BOX, FRAMES, OTHER = "Box", "Frames", "Other layer"
 ALL_FRAMES, THIS_FRAME = "all frames", "this frame"
 NO_CHANNELS = "none"
-_ROW = 4  # number of channels' tick boxes in a row
+_ROW = 4  # number of tick boxes for channels in a row
 _MOST = 512  # largest number of pixels along a side of the box that are checked for signal
 _SETTLED = 250  # milliseconds without a change after which the drawn area is evaluated
 
@@ -267,7 +267,7 @@ class Choices(Container[Widget]):
     # The choices of the user
 
     def check_area(self, side: int) -> None:
-        """Update the hint whether the box is large enough for patches with sides of this length."""
+        """Update the hint about the size of the box, for patches with sides of this length."""
         if side != self._side:
             self._side = side
             self._show_what_applies()

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import napari
 
 KINDS = ("Original", "Denoised", "Removed", "Weights")
-_HALF = 480  # half of the longest side of a preview, in pixels; such a preview takes seconds
+# Half of the longest side of a preview, in pixels. A preview of this size takes a few seconds.
+_HALF = 480
 
 
 @dataclass(eq=False)

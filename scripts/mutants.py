@@ -236,7 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--seconds", type=float, default=300.0, help="time limit for these tests")
     parser.add_argument("--coverage", type=Path, help="file of the coverage contexts")
-    parser.add_argument("--least", type=float, default=0.92, help="smallest share to be caught")
+    parser.add_argument("--least", type=float, default=0.92, help="smallest share that passes")
     given = parser.parse_args(arguments)
     files = [
         path.resolve().relative_to(ROOT)

@@ -84,7 +84,7 @@ def contrast_check(
         ratio.axvline(1, color="black", linewidth=0.8)
         ratio.set_yticks(place, labels)
         ratio.set_ylim(max(len(ratios), _FEW) - 0.5, -0.5)
-        ratio.set(xlabel="ratio / ratio without contrast", title="cross-fitted ratio")
+        ratio.set(xlabel="ratio / baseline", title="cross-fitted ratio")
     return plot.result
 
 

@@ -276,7 +276,8 @@ def response(
         that were not tested, and for cells of conditions that could not be compared.
     `.obs['response_called' | key_added + '_called']` : `bool`
         Whether the cell is called responding, because its posterior is above the `threshold` of its
-        condition. At most the share `level` of held-out reference cells is above this threshold.
+        condition. Among the held-out reference cells, the share above this threshold is at most
+        `level`.
     `.uns['response' | key_added]['conditions']` : `DataFrame`
         A row for each condition, in the order of decreasing `share`. `n_cells` and `n_reference`
         are numbers of cells. `effect` is the difference of the mean held-out scores, in standard
