@@ -1,4 +1,7 @@
-"""Maximisation by an accelerated map that never lowers the objective, such as a step of EM."""
+"""Maximise an objective by accelerating an iteration that never lowers it, such as EM.
+
+The map is the function that takes a point to the next point of this iteration.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class Evaluation(NamedTuple):
-    """The objective, its gradient and the next point of the map, all evaluated at one point."""
+    """The objective at a point, its gradient, and the point to which the map takes this point."""
 
     value: float
     gradient: FloatArray
@@ -49,20 +52,21 @@ def ascend(
 ) -> Ascent:
     """Maximise by Anderson mixing of the map, then by L-BFGS if mixing has not converged.
 
-    Mixing extrapolates the last steps of the map. If the objective would fall, it takes the map's
-    own step instead. On likelihoods of latent variable models, mixing needs half as many
-    evaluations as SQUAREM. On a nearly flat likelihood neither mixing nor SQUAREM converges, but
-    L-BFGS does.
+    Mixing extrapolates the last steps of the map. If the objective would fall, mixing takes the
+    map's own step instead. On likelihoods of latent variable models, mixing needs half as many
+    evaluations as SQUAREM, another method to accelerate EM. On a nearly flat likelihood neither
+    mixing nor SQUAREM converges, but L-BFGS does.
 
     Parameters
     ----------
     evaluate : callable
-        Computes objective, gradient and map at a point. The map must not lower the objective.
+        Computes the objective, its gradient and the map at a point. The map must not lower the
+        objective.
     start : ndarray of shape (p,)
         First point.
     tol : float
-        Length of the gradient at which the ascent ends. (The change of the objective would be a bad
-        criterion, because the objective stops changing long before the point does.)
+        The ascent ends when the gradient is shorter than this. (The change of the objective would
+        be a bad criterion, because the objective stops changing long before the point does.)
     max_iter : int
         Largest number of evaluations.
     smooth : bool, default=True
@@ -118,9 +122,10 @@ def _mixing(
 def _extrapolated(points: list[FloatArray], steps: list[FloatArray]) -> FloatArray:
     """Return the point to which Anderson mixing extrapolates.
 
-    If the step were a linear function of the point, it would be shortest at the extrapolated point.
-    The differences of steps are nearly linearly dependent, so least squares ignores small singular
-    values.
+    Anderson mixing takes the affine combination of the last points at which the step would be
+    shortest if it were a linear function of the point. The result is this combination plus its
+    step. The differences of steps are nearly linearly dependent, so least squares ignores small
+    singular values.
     """
     of_points, of_steps = np.diff(points, axis=0), np.diff(steps, axis=0)
     weights = np.linalg.lstsq(of_steps.T, steps[-1], rcond=1e-12)[0]

@@ -75,13 +75,14 @@ class CLVM(LatentModel):
     n_shared : int, default=2
         Number of shared latent dimensions, k, at least 0.
     noise : "normal" or "counts", default="normal"
-        Distribution of the values. "counts" needs "vi" and models raw counts as negative binomial,
-        with mean :math:`\ell_i \exp(\mu_j + s_j^\top z_i + w_j^\top t_i)`, where :math:`\ell_i` is
-        the row's total, and with one dispersion for each feature. The loadings then describe
-        logarithms of rates. They are relative, because a factor common to all features is part of
-        the total.
+        Distribution of the values. "counts" needs ``inference="vi"`` and models raw counts as
+        negative binomial, with mean :math:`\ell_i \exp(\mu_j + s_j^\top z_i + w_j^\top t_i)`, where
+        :math:`\ell_i` is the row's total, and with one dispersion for each feature. The loadings
+        then describe logarithms of rates. Only differences of loadings between features have a
+        meaning, because a factor common to all features is part of the total.
     sparsity : "auto", "horseshoe" or float above 0, optional
-        How to select the features that have salient loadings. By default all features have them.
+        How to select the features that have salient loadings. By default all features have salient
+        loadings.
 
         A number is the rho of the penalty :math:`\rho \sum_i \|w_i\| / \|\hat w_i\|`, in units of
         the log-likelihood, where :math:`\hat w_i` are the rows of the unpenalised W. Features whose
@@ -90,7 +91,8 @@ class CLVM(LatentModel):
 
         "auto" tries rho from 1 to 740,000 and takes the selection with the smallest Bayesian
         information criterion. If the criterion is smallest without salient variables, the model has
-        none (``t = 0``). "vi" keeps the features that are selected for its EM start.
+        none (``t = 0``). With ``inference="vi"`` the features are selected in the EM fit from which
+        it starts.
 
         "horseshoe" keeps the features that the horseshoe prior does not shrink to zero. The prior
         is :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales. With missing values or
@@ -113,8 +115,8 @@ class CLVM(LatentModel):
 
         ``"degrees_of_freedom"`` (4)
             Degrees of freedom of Student's t, with `robust`. Half of this number is the shape a of
-            the paper's inverse gamma prior of the noise variance. The paper's b is not set but
-            estimated: it is the product of a and `noise_variance_`.
+            the paper's inverse gamma prior of the noise variance. The rate b of this prior is not
+            set but estimated: it is the product of a and `noise_variance_`.
         ``"adaptive_penalty"`` (True)
             False selects the paper's penalty :math:`\rho \sum_i \|w_i\|`. The unit of rho is then
             the inverse unit of the data. It needs a number for `sparsity`.
@@ -145,12 +147,12 @@ class CLVM(LatentModel):
         Number of starts; the most likely solution is kept. The first start consists of the leading
         components of the background and of the contrast. The others are random.
     tol : float above 0, default=1e-6
-        Length of the gradient of the log-likelihood per row at which EM ends. The variables are the
-        loadings, in units of the noise's standard deviation, and the logarithm of the noise
-        variance. (The likelihood is constant to nine digits long before the subspaces stop
-        turning.) With missing values or `robust`, EM ends instead when a step in these variables is
-        shorter than ten times `tol`. "vi" ignores `tol`. It ends once the bound has not risen for
-        eight passes at each of three learning rates.
+        EM ends when the gradient of the log-likelihood per row is shorter than this. The gradient
+        is taken with respect to the loadings, in units of the noise's standard deviation, and to
+        the logarithm of the noise variance. (The likelihood is constant to nine digits long before
+        the subspaces stop turning.) With missing values or `robust`, EM ends instead when its step
+        in these parameters is shorter than ten times `tol`. "vi" ignores `tol`. It ends once the
+        bound has not risen for eight passes at each of three learning rates.
     max_iter : int, default=3000
         Largest number of evaluations of the likelihood for each start. With missing values or
         `robust` each evaluation reads the rows. With "vi", largest number of passes over the rows.
@@ -188,8 +190,8 @@ class CLVM(LatentModel):
     library_size_ : float
         For counts only: mean total of the foreground's rows. Rows that are sampled have this total.
     latent_covariance_ : ndarray of shape (t, t)
-        Covariance of t given a complete row, which is the same for every row. With `robust` it
-        holds for weights of 1. Not defined for counts.
+        Covariance of t given a complete row, which is the same for every row. With `robust` it is
+        the covariance for a row whose values have the weight 1. Not defined for counts.
     tails_ : {"normal", "entries", "rows", "counts"}
         Distribution of the values in the fit; "normal" without `robust`.
     log_likelihoods_ : ndarray of shape (number of accepted steps,)
@@ -357,8 +359,9 @@ class CLVM(LatentModel):
 
         .. math:: \hat x = W (W^\top M W)^{-1} W^\top M (x - \mu_x) + \text{offset}
 
-        This is the generalised least squares estimate of W t, in which the shared part and the
-        noise are the errors. It is an oblique projection on the span of W.
+        with :math:`M = (S S^\top + \sigma^2 I)^{-1}`. This is the generalised least squares
+        estimate of W t, in which the shared part and the noise are the errors. It is an oblique
+        projection on the span of W.
 
         Parameters
         ----------
@@ -396,8 +399,8 @@ class CLVM(LatentModel):
             The dataset whose model the rows follow. The model of the background has no salient
             part.
         within : array-like of shape (n,), optional
-            Labels, as for `transform`. Background rows are centred by the mean of their label in
-            `X`.
+            Labels, as for `transform`. A background row is centred by the mean of the rows of `X`
+            with the same label.
 
         Returns
         -------

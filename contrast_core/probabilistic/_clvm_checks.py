@@ -51,8 +51,8 @@ def check_combination(parts: Sequence[Rows], design: Design, what: str) -> None:
         "background_mix": (design.background_mix is not None, "leave it out"),
         "several backgrounds": (
             len(parts) > 2,
-            "stack them, each about its own mean (each then counts by its number of rows, whereas "
-            "several backgrounds otherwise count equally)",
+            "subtract from each its own mean and stack them (each then counts in proportion to its "
+            "number of rows, whereas several backgrounds otherwise count equally)",
         ),
     }
     for name, (given, remedy) in refused.items():
@@ -61,7 +61,7 @@ def check_combination(parts: Sequence[Rows], design: Design, what: str) -> None:
 
 
 def check_in_memory(parts: Sequence[Rows], what: str) -> None:
-    """Raise TypeError for rows that are not in memory, because they are read many times."""
+    """Raise TypeError for rows that are not in memory, because the fit reads them many times."""
     for part in parts:
         if not (part.in_memory and (part.can_miss or part.is_sparse)):
             raise TypeError(

@@ -70,7 +70,7 @@ class CountModel(NamedTuple):
 
 
 class NormalPosteriors(NamedTuple):
-    """Normal posteriors of latent variables: means (n, k) and covariances (n, k * k)."""
+    """Normal posteriors of latent variables: means (n, k) and flat covariances (n, k * k)."""
 
     latent: Any
     covariance: Any
@@ -136,8 +136,9 @@ def count_posteriors(
             p = 1 / (1 + xp.exp(-xp.clip(centre + node * spread, -500, 500)))
             slope = slope - share * (counts + r) * p
             curvature = curvature + share * (counts + r) * (p * (1 - p))
-        # The precision of an outlying row can oscillate between large and small values. If a change
-        # reverses more than half of the last change, its step is halved.
+        # The posterior precision of an outlying row can oscillate between large and small values.
+        # If a change reverses more than half of the last change, the row takes only a part of it,
+        # which is halved each time.
         before = xp.linalg.inv(found.covariance.reshape(n, k, k))
         change = (curvature @ outer).reshape(n, k, k) + prior - before
         turn = (change * prior).sum(axis=(1, 2))

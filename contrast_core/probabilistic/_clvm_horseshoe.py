@@ -23,9 +23,10 @@ _QUANTILES = 200  # number of quantiles of tau^2 over which probabilities are av
 
 
 class Scales(NamedTuple):
-    r"""Inverse gamma posteriors of the scales of the rows of W.
+    r"""Inverse gamma posteriors of the squared scales of the rows of the salient loadings W.
 
-    The local scales are :math:`\rho_i^2`, one for each row. The global scale is :math:`\tau^2`.
+    The squared local scales are :math:`\rho_i^2`, one for each row. The squared global scale is
+    :math:`\tau^2`.
 
     local_shape, global_shape : float
     local_rate : ndarray of shape (size,)
@@ -44,7 +45,7 @@ class Scales(NamedTuple):
         return self.local_shape / self.local_rate * of_all
 
     def updated(self, squares: FloatArray, n_salient: int, scale: float = 1.0) -> Scales:
-        """Return the scales given the expected squared lengths of the rows of W, (size,).
+        """Return updated posteriors, given the expected squared lengths of the rows of W, (size,).
 
         `scale` is the scale of the half-Cauchy prior of tau. The square of a half-Cauchy variable
         has an inverse gamma distribution whose rate is itself a random variable, the auxiliary
@@ -86,12 +87,13 @@ def shrunk_probability(
     .. math:: w_i \sim N(0, \rho_i^2 \tau^2 I), \qquad \rho_i \sim C^+(0, 1), \quad
         \tau \sim C^+(0, b_g)
 
-    Coordinate ascent with closed-form updates fits a posterior in which W, its scales and the
-    latent variables are independent. S and the noise variance are point estimates. The result is
-    the probability of :math:`\rho_i^2 \tau^2 < \delta`. By default :math:`\delta` is the larger of
-    0.01 and :math:`8 \sigma^2 / n`, relative to the mean variance of the features. The second value
-    matters if there are few rows: with 60 rows and :math:`\delta = 0.01`, a fifth of the features
-    without a salient part would be kept.
+    Here :math:`C^+` is the half-Cauchy distribution, and :math:`w_i` is the row of W that belongs
+    to feature i. Coordinate ascent with closed-form updates fits a posterior in which W, its scales
+    and the latent variables are independent. S and the noise variance are point estimates. The
+    result is the probability of :math:`\rho_i^2 \tau^2 < \delta`. By default :math:`\delta` is the
+    larger of 0.01 and :math:`8 \sigma^2 / n`, relative to the mean variance of the features. The
+    second value matters if there are few rows: with 60 rows and :math:`\delta = 0.01`, a fifth of
+    the features without a salient part would be kept.
 
     Parameters
     ----------
@@ -104,9 +106,9 @@ def shrunk_probability(
     References
     ----------
     Severson, Ghosh and Ng, arXiv:1811.06094, eq. 12 and Appendix B. In eq. 25 the second inverse
-    gamma should be the distribution of lambda, not of its inverse. Wand, Ormerod, Padoan and
-    Fruehwirth, "Mean field variational Bayes for elaborate distributions", Bayesian Analysis 6(4),
-    2011.
+    gamma should be the distribution of the paper's lambda, not of its inverse. Wand, Ormerod,
+    Padoan and Fruehwirth, "Mean field variational Bayes for elaborate distributions", Bayesian
+    Analysis 6(4), 2011.
     """
     # Constant features have zero loadings and no scale.
     varies = np.asarray(dense.loadings.any(axis=1))
@@ -142,6 +144,10 @@ def _updated(
     varies: NDArray[np.bool_],
     precision: FloatArray,
 ) -> _LoadingsPosterior:
+    """Update the latent variables, then S and the posterior of W, then the noise variance.
+
+    `precision` holds the expected prior precision of each row of W.
+    """
     (loadings, noise), k, n = found.model, likelihood.n_shared, likelihood.n_rows
     expected = likelihood.expect(found.model, found.spread.sum(axis=0))
     systems = np.tile(expected.second * n / noise, (len(precision), 1, 1))

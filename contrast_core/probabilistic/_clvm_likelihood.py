@@ -24,7 +24,7 @@ from contrast_core.solve import contrast_index
 
 FIRST_NOISE = 0.1  # noise variance at the start, in units of the mean variance of the features
 _LEAST_NOISE = 1e-13  # least noise variance in the same units; smaller values are rounding errors
-_LARGEST = 300.0  # the logarithms of weights are clipped to -300 and 300
+_LARGEST = 300.0  # the logarithms of the weights of values are clipped to -300 and 300
 
 
 class Search(NamedTuple):
@@ -35,9 +35,10 @@ class Search(NamedTuple):
     n_init : int
         Number of starts. The first is not random; the others are drawn with `rng`.
     tol : float
-        Length of the gradient of the log-likelihood per row at which EM ends. The variables are the
-        loadings, in units of the noise's standard deviation, and the logarithm of the noise
-        variance. If the likelihood has no gradient, the length of a step of EM takes its place.
+        EM ends when the gradient of the log-likelihood per row is shorter than this. The gradient
+        is taken with respect to the loadings, in units of the noise's standard deviation, and to
+        the logarithm of the noise variance. If no gradient is available, the step of EM is used
+        instead of the gradient.
     max_iter : int
         Largest number of evaluations of the likelihood.
     priors : PriorSettings
@@ -111,7 +112,7 @@ class Likelihood(ABC):
     n_rows : float
         Number of rows of both datasets.
     unit : float
-        Unit of the loadings, in the units of the data.
+        Number by which data and loadings are divided, in the units of the data.
     size : int
         Number of rows of the loadings, which are features or coordinates in the span of the data.
     """
@@ -133,7 +134,7 @@ class Likelihood(ABC):
 
     @abstractmethod
     def first(self) -> Model:
-        """Return the model at the first start."""
+        """Return the model from which the first search starts."""
 
     @abstractmethod
     def evaluate(self, at: Fit, prior: Prior) -> Step:
@@ -141,14 +142,14 @@ class Likelihood(ABC):
 
     @abstractmethod
     def horseshoe(self, dense: Fit) -> FloatArray:
-        """Return the probability that the horseshoe shrinks salient loadings, (size,)."""
+        """Return the probability that the horseshoe shrinks a row of salient loadings, (size,)."""
 
     @abstractmethod
     def described(self, found: Selected) -> dict[str, Any]:
-        """Return fitted attributes."""
+        """Return the fitted attributes of `CLVM` in the units of the data."""
 
     def start_at(self, model: Model) -> Fit:
-        """Return the first parameters of a search that begins with a model."""
+        """Return all parameters at the start of a search that begins with this model."""
         return Fit(model)
 
     def with_shared(self, n_shared: int) -> Self:
@@ -195,8 +196,8 @@ class Likelihood(ABC):
                 "precision. Remove the outliers, or give robust='entries' or 'rows'."
             ) from error
         end = _parameters(found.point, start, unit)
-        # A penalty sets rows exactly to zero. Extrapolated rows are not zero, so one more M-step
-        # follows.
+        # The M-step with a penalty sets rows of loadings exactly to zero. An extrapolation can make
+        # them nonzero, so one more M-step follows.
         if not prior.smooth:
             end = self.evaluate(end, prior).update
         return end._replace(log_likelihoods=found.values, converged=found.converged)
@@ -214,7 +215,8 @@ class Likelihood(ABC):
 def _point(at: Fit, like: Fit, unit: float) -> FloatArray:
     """Convert the parameters to one vector.
 
-    Loadings and means are divided by `unit`. The logarithms of noise variance and weights are used.
+    Loadings and means are divided by `unit`. The noise variance and the weights of observed values
+    are replaced by their logarithms.
     """
     parts = [at.model.loadings.ravel() / unit, [np.log(at.model.noise)]]
     parts += [mean / unit for mean in at.means]

@@ -54,9 +54,11 @@ class MomentLikelihood(Likelihood):
         return self.x.n_samples / self.n_rows
 
     def first(self) -> Model:
-        """Return a model from leading components of the background and of the contrast.
+        """Return a model whose loadings are leading components.
 
-        Without salient variables, the model has the leading components of both datasets together.
+        The shared loadings are components of the background, and the salient loadings are
+        components of the contrast. Without salient variables, the shared loadings are components of
+        both datasets together.
         """
         k, t, share = self.n_shared, self.search.n_salient, self.foreground_share
         parts = [(self.y, 1.0)] if t else [(self.x, share), (self.y, 1 - share)]

@@ -80,7 +80,9 @@ class PriorSettings:
 
 
 class Sums(NamedTuple):
-    """Sums from the E-step, divided by `n_rows`. The M-step is computed from them.
+    """Sums over rows from the E-step, divided by `n_rows`. The M-step is computed from them.
+
+    D is the number of rows of the loadings, and K is the number of latent variables.
 
     cross : ndarray of shape (D, K)
         Products of rows with latent variables.
@@ -109,7 +111,10 @@ class Prior:
         return 0.0
 
     def slope(self, of_likelihood: FloatArray, loadings: FloatArray, n_rows: float) -> FloatArray:
-        """Return the gradient per row, given the gradient of the log-likelihood."""
+        """Return the gradient of the log-likelihood plus the log-prior, divided by `n_rows`.
+
+        `of_likelihood` is the gradient of the log-likelihood, divided by `n_rows`.
+        """
         return of_likelihood
 
     def maximised(self, sums: Sums, loadings: FloatArray) -> FloatArray:
@@ -165,7 +170,8 @@ class Penalty(Prior):
     ) -> Penalty:
         """Return the penalty with the rate rho / length for each group.
 
-        The length is the group's length in the unpenalised fit.
+        `penalty` is rho. The length is the group's length in `dense`, the loadings of the fit
+        without a penalty.
         """
         lengths = group_lengths(dense[:, n_shared:], groups)
         rates = np.full(len(lengths), np.inf)
@@ -191,8 +197,9 @@ class Relevance(Prior):
 
     .. math:: \log p(S) = -(D / 2 + a) \log \det(b I + S^\top S / 2),
 
-    which does not depend on the rotation of S. The log-determinant is concave, so its tangent gives
-    a lower bound of the log-prior that is quadratic in S. The M-step maximises this bound.
+    where D is `n_features`, a is `shape` and b is `rate`. It does not depend on the rotation of S.
+    The log-determinant is concave, so its tangent gives a lower bound of the log-prior that is
+    quadratic in S. The M-step maximises this bound.
     """
 
     n_shared: int
@@ -218,7 +225,7 @@ class Relevance(Prior):
         return -self._weight * float(np.log(self._inner(loadings)[0]).sum())
 
     def slope(self, of_likelihood: FloatArray, loadings: FloatArray, n_rows: float) -> FloatArray:
-        """Return the gradient of the log-likelihood plus the log-prior."""
+        """Return the gradient of the log-likelihood plus the log-prior, divided by `n_rows`."""
         found, k = of_likelihood.copy(), self.n_shared
         found[:, :k] -= loadings[:, :k] @ self._precision(loadings, n_rows)
         return found
@@ -244,11 +251,12 @@ def proximal(
 ) -> FloatArray:
     """Return the loadings of the M-step with a penalty on the length of each group of rows.
 
-    The solution is exact. First the shared loadings are eliminated. The remaining problem is solved
-    for each group. Its salient rows w minimise the sum of ``w A w^T / 2 - w b^T`` over the rows,
-    plus ``threshold * r``, where r is the norm of all entries of the rows. If the norm of all
-    vectors b of the group is at most the threshold, the rows are zero. Otherwise each row is
-    ``b (A + (threshold / r) I)^-1``.
+    The solution is exact. First the shared loadings are eliminated. What is left of `second` for
+    the salient latent variables is called A, and what is left of a row of `cross` is called b. The
+    remaining problem is solved for each group. Its salient rows w minimise the sum of
+    ``w A w^T / 2 - w b^T`` over the rows, plus ``threshold * r``, where r is the norm of all
+    entries of the rows. If the norm of all vectors b of the group is at most the threshold, the
+    rows are zero. Otherwise each row is ``b (A + (threshold / r) I)^-1``.
     """
     k, several = n_shared, second[None] if second.ndim == 2 else second
     of_shared, mixed = several[:, :k, :k], several[:, :k, k:]

@@ -45,7 +45,7 @@ class StandardisedRows(NamedTuple):
     seen : tuple of two ndarrays
         1 where a value was observed, else 0, (n, size).
     clipped : tuple of two ndarrays
-        The values with outliers clipped.
+        `values` with outliers clipped.
     varies : ndarray of bool of shape (n_features,)
         Which features vary.
     medians : tuple of two ndarrays
@@ -119,6 +119,10 @@ class RowLikelihood(Likelihood):
     .. math:: u_{ij} = \frac{\nu + 1}{\nu + \operatorname{E} r_{ij}^2 / \sigma^2}
         \quad\text{or}\quad u_i = \frac{\nu + D_i}{\nu + x_i^\top \Sigma_i^{-1} x_i} .
 
+    Here :math:`r_{ij}` is the residual of a value, and :math:`x_i` are the :math:`D_i` observed
+    values of a row, centred. :math:`\Sigma_i` is their covariance under the model with normal
+    noise.
+
     Given the weights, a step of EM solves weighted least squares for each feature. With
     ``"entries"`` the posteriors of z and of the weights are assumed to be independent, and the
     objective is the variational bound. With ``"rows"`` and with normal noise the posteriors are
@@ -160,41 +164,43 @@ class RowLikelihood(Likelihood):
         return Fit(model, means=(zeros, zeros), weights=weights)
 
     def evaluate(self, at: Fit, prior: Prior = LIKELIHOOD_ALONE) -> Step:
-        rows, model, sides = self.rows, at.model, []
+        rows, model, posteriors = self.rows, at.model, []
         widths = model.loadings.shape[1], self.n_shared
-        of_sides = zip(rows.values, rows.seen, at.means, at.weights or rows.seen, strict=True)
-        for width, (values, seen, mean, weights) in zip(widths, of_sides, strict=True):
+        datasets = zip(rows.values, rows.seen, at.means, at.weights or rows.seen, strict=True)
+        for width, (values, seen, mean, weights) in zip(widths, datasets, strict=True):
             part = Model(model.loadings[:, :width], model.noise)
             degrees, left = self.search.priors.degrees_of_freedom, seen * (values - mean)
-            sides.append(run_e_step(left, seen, weights, part, self.tails, degrees=degrees))
+            posteriors.append(run_e_step(left, seen, weights, part, self.tails, degrees=degrees))
         value = prior.value(model.loadings)
-        value += sum(float(side.log_density.sum()) for side in sides)
-        return Step(value / self.n_rows, None, self._maximised(sides, model, prior))
+        value += sum(float(found.log_density.sum()) for found in posteriors)
+        return Step(value / self.n_rows, None, self._maximised(posteriors, model, prior))
 
-    def _maximised(self, sides: list[RowPosteriors], model: Model, prior: Prior) -> Fit:
+    def _maximised(self, posteriors: list[RowPosteriors], model: Model, prior: Prior) -> Fit:
         """Run the M-step, which updates the means, then the loadings, then the noise variance.
 
-        With ``"entries"`` each E-step starts from the weights of the last one. The weights are
+        `posteriors` are the results of the E-step for foreground and background. With ``"entries"``
+        each E-step starts from the weights that the E-step before it computed. The weights are
         therefore among the parameters that are returned.
         """
         d, k = model.loadings.shape
         means, cross, second = [], np.zeros((d, k)), np.zeros((d, k, k))
-        for rows, side in zip(self.rows.values, sides, strict=True):
-            width = side.latent.shape[1]
-            left = rows - side.latent @ model.loadings[:, :width].T
-            means.append((side.weights * left).sum(axis=0) / side.weights.sum(axis=0))
-            weighted = side.weights * (rows - means[-1])
-            cross[:, :width] += weighted.T @ side.latent
-            moments = outer_products(side.latent) + side.covariance
-            second[:, :width, :width] += (side.weights.T @ moments).reshape(d, width, width)
+        for rows, found in zip(self.rows.values, posteriors, strict=True):
+            width = found.latent.shape[1]
+            left = rows - found.latent @ model.loadings[:, :width].T
+            means.append((found.weights * left).sum(axis=0) / found.weights.sum(axis=0))
+            weighted = found.weights * (rows - means[-1])
+            cross[:, :width] += weighted.T @ found.latent
+            moments = outer_products(found.latent) + found.covariance
+            second[:, :width, :width] += (found.weights.T @ moments).reshape(d, width, width)
         loadings = prior.maximised(Sums(cross, second, model.noise), model.loadings)
         left_over = 0.0
-        for rows, side, mean in zip(self.rows.values, sides, means, strict=True):
-            part = loadings[:, : side.latent.shape[1]]
-            around = (rows - mean - side.latent @ part.T) ** 2
-            around += side.covariance @ outer_products(part).T
-            left_over += float((side.weights * around).sum())
-        weights = tuple(side.weights for side in sides) if self.tails == "entries" else ()
+        for rows, found, mean in zip(self.rows.values, posteriors, means, strict=True):
+            part = loadings[:, : found.latent.shape[1]]
+            around = (rows - mean - found.latent @ part.T) ** 2
+            around += found.covariance @ outer_products(part).T
+            left_over += float((found.weights * around).sum())
+        keeps_weights = self.tails == "entries"
+        weights = tuple(found.weights for found in posteriors) if keeps_weights else ()
         return Fit(Model(loadings, left_over / self._n_values), means=tuple(means), weights=weights)
 
     @property
@@ -202,7 +208,7 @@ class RowLikelihood(Likelihood):
         return sum(float(seen.sum()) for seen in self.rows.seen)
 
     def horseshoe(self, dense: Fit) -> FloatArray:
-        """Raise ValueError, because the horseshoe prior has no closed form for incomplete rows."""
+        """Raise ValueError, because closed-form updates of the horseshoe need second moments."""
         raise ValueError(
             "sparsity='horseshoe' with missing values (NaN) or robust needs inference='vi': give "
             "inference='vi', or sparsity='auto'."

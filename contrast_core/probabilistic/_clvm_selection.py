@@ -33,8 +33,8 @@ def fit_selected(likelihood: Likelihood) -> Selected:
 def fit_sparse(likelihood: Likelihood, dense: Fit) -> Selected:
     r"""Maximise the likelihood, and select the features with salient loadings as `sparsity` says.
 
-    An adaptive group penalty selects the features. A feature is selected if its row :math:`w_i` is
-    not zero at the maximum of
+    If `sparsity` is a number or "auto", an adaptive group penalty selects the features. A feature
+    is selected if its row :math:`w_i` of the salient loadings is not zero at the maximum of
 
     .. math:: \log L - \rho \sum_i \|w_i\| / \|\hat w_i\|
 
@@ -95,7 +95,7 @@ def fit_sparse(likelihood: Likelihood, dense: Fit) -> Selected:
 
 
 def check_support(support: NDArray[np.bool_], sparsity: Sparsity) -> None:
-    """Raise ValueError if no feature is left."""
+    """Raise ValueError if no feature has a salient loading."""
     if not support.any():
         given, remedy = (
             repr(sparsity),
@@ -107,10 +107,12 @@ def check_support(support: NDArray[np.bool_], sparsity: Sparsity) -> None:
 
 
 def _support(fit: Fit, n_shared: int) -> NDArray[np.bool_]:
+    """Return which features have a salient loading."""
     return np.asarray(fit.model.loadings[:, n_shared:].any(axis=1))
 
 
 def _with_rows(likelihood: Likelihood, start: Fit, support: NDArray[np.bool_]) -> Fit:
+    """Maximise the likelihood with salient loadings only for the features in `support`."""
     loadings = start.model.loadings.copy()
     loadings[~support, likelihood.n_shared :] = 0.0
     start = start._replace(model=Model(loadings, start.model.noise))
@@ -146,7 +148,7 @@ def relevant_shared(likelihood: Likelihood, dense: Fit) -> int:
     Each column of S has the prior :math:`N(0, \nu I)`, where :math:`\nu` is inverse gamma with a
     rate in units of the noise variance; see `Relevance`. The likelihood times this prior can have a
     local maximum at which S has one column too many. Each search is therefore followed by another
-    one that starts with one column fewer, until the maximum is no longer higher.
+    search that starts with one column fewer, until this does not lead to a higher maximum.
     """
     k, noise = likelihood.n_shared, dense.model.noise
     priors = likelihood.search.priors

@@ -156,8 +156,8 @@ def _count_start(
     check_dimensions(n_shared, search.n_salient, int(rows.varies.sum()))
     of_logarithms = RowLikelihood.from_rows(rows, "normal", n_shared, search)
     found = fit_selected(of_logarithms).fit
-    # The model describes log(y), but the fit was to log(1 + y), whose slope is smaller. The
-    # loadings are therefore multiplied by the ratio of the slopes.
+    # The model describes log(y), but the fit was to log(1 + y). If log(y) rises by a small amount,
+    # log(1 + y) rises by only y / (1 + y) of it. The loadings are therefore divided by this factor.
     average = np.mean([each.mean(axis=0) for each in level], axis=0)
     stretch = np.minimum((1 + average) / np.maximum(average, 1e-9), _MOST_STRETCH)
     loadings = of_logarithms.whole(found)[0].loadings * stretch[:, None]
@@ -167,6 +167,8 @@ def _count_start(
     shares -= np.log([[mean.sum()] for mean in sums])
     shares[:, ~varies] = _NEVER
     means = shares[:, varies]
+    # The expected share is exp(mean + |loadings|^2 / 2), because latent variables are standard
+    # normal.
     means[0] -= (loadings[:, n_shared:] ** 2).sum(axis=1) / 2
     means -= (loadings[:, :n_shared] ** 2).sum(axis=1) / 2
     dispersions = np.full(len(loadings), np.log(_DISPERSION))

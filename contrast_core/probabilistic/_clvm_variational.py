@@ -42,8 +42,8 @@ _FIRST_LOG_ERROR = -3.0  # log standard error of a salient loading at the start,
 _SCALE_STEPS = 5  # closed-form updates of the horseshoe's scales before each pass
 _POISSON = 1e6  # a dispersion so large that counts are Poisson distributed
 
-# Name of the prior that is added to the bound: "relevance" is a vague prior on the columns of S,
-# and "horseshoe" is a prior on the rows of W.
+# Name of the prior whose logarithm is added to the bound: "relevance" is a vague prior on the
+# columns of S, and "horseshoe" is a prior on the rows of W.
 _Prior: TypeAlias = Literal["none", "relevance", "horseshoe"]
 
 
@@ -90,7 +90,7 @@ class VariationalFit(NamedTuple):
 
 
 class _Bound(nn.Module):
-    """Variational bound of both datasets, plus a prior, as a function of the parameters.
+    """Variational bound of both datasets, plus the log-prior, as a function of the parameters.
 
     The parameters are loadings (size, k + t), means (2, size) and scales. Salient loadings outside
     the support are held at zero. With the horseshoe, each salient loading has a normal posterior,
@@ -197,9 +197,14 @@ class _Bound(nn.Module):
         n_batches = self.n_batches if self.training else self.n_parts
         return (extra - n_batches * (of_x + of_y)) / self.n_rows
 
-    def _value_bound(self, loadings: Tensor, rows: Tensor, side: int, index: Tensor) -> Tensor:
+    def _value_bound(self, loadings: Tensor, rows: Tensor, dataset: int, index: Tensor) -> Tensor:
+        """Return the bound of a minibatch with normal or Student's t noise, summed over its rows.
+
+        `dataset` is 0 for the foreground and 1 for the background. `index` holds the indices of the
+        rows in this dataset.
+        """
         missing = torch.isnan(rows)
-        left = torch.where(missing, 0.0, rows - self.means[side])
+        left = torch.where(missing, 0.0, rows - self.means[dataset])
         seen = 1.0 - missing.double() if bool(missing.any()) else torch.ones_like(left[:1])
         # `Model` declares arrays, so the tensors are typed as Any.
         tensors: Any = (loadings, torch.exp(self.log_scale[0]))
@@ -207,7 +212,7 @@ class _Bound(nn.Module):
         weights = seen
         if self.tails == "entries":
             with torch.no_grad():
-                before, kept = self._last_posteriors(side, index, loadings)
+                before, kept = self._last_posteriors(dataset, index, loadings)
                 weights = value_weights(left, seen, *before, model, self.degrees)
                 for _ in range(_LOCAL_STEPS):
                     found = run_e_step(left, seen, weights, model, self.tails, None, self.degrees)
@@ -217,19 +222,20 @@ class _Bound(nn.Module):
         bound: Tensor = (found.log_density - seen.sum(dim=1) * float(np.log(self.start.unit))).sum()
         return bound
 
-    def _count_bound(self, loadings: Tensor, rows: Tensor, side: int, index: Tensor) -> Tensor:
-        model = CountModel(loadings, self.means[side], self.log_scale)
+    def _count_bound(self, loadings: Tensor, rows: Tensor, dataset: int, index: Tensor) -> Tensor:
+        """Return the bound of a minibatch of counts, with the arguments of `_value_bound`."""
+        model = CountModel(loadings, self.means[dataset], self.log_scale)
         with torch.no_grad():
-            before, kept = self._last_posteriors(side, index, loadings)
+            before, kept = self._last_posteriors(dataset, index, loadings)
             found = count_posteriors(rows, model, before, steps=_LOCAL_STEPS)
             kept.latent[index], kept.covariance[index] = found
         bound: Tensor = count_bound(rows, model, found).sum()
         return bound
 
     def _last_posteriors(
-        self, side: int, index: Tensor, like: Tensor
+        self, dataset: int, index: Tensor, like: Tensor
     ) -> tuple[NormalPosteriors, NormalPosteriors]:
-        """Return the stored posteriors of the rows `index`, and the store with all rows.
+        """Return the stored posteriors of the rows `index`, and the stored posteriors of all rows.
 
         Before the first pass, all stored posteriors equal the prior.
         """
@@ -239,7 +245,7 @@ class _Bound(nn.Module):
                 n = part.shape[0]
                 eye = torch.eye(k, dtype=like.dtype, device=like.device).reshape(1, k * k)
                 self.posteriors.append(NormalPosteriors(like.new_zeros(n, k), eye.repeat(n, 1)))
-        kept = self.posteriors[side]
+        kept = self.posteriors[dataset]
         return NormalPosteriors(kept.latent[index], kept.covariance[index]), kept
 
     def result(self, elbo: FloatArray, converged: bool) -> VariationalFit:
@@ -277,8 +283,9 @@ def fit_variational(
 
     With ``ard``, a first fit uses a vague prior on the lengths of the shared columns, and the
     columns that this prior shrinks to zero are left out. With the horseshoe, the next fit uses the
-    horseshoe prior, and the rows of W that this prior shrinks to zero are left out. If `sparsity`
-    is a penalty, it has already selected the features of the start. The last fit has no prior.
+    horseshoe prior, and the rows of W that this prior shrinks to zero are set to zero. If
+    `sparsity` is a number or "auto", a penalty has already selected the features in the fit that
+    gave `start`. The last fit has no prior.
     """
 
     def climbed(start: Start, support: NDArray[np.bool_], prior: _Prior) -> VariationalFit:

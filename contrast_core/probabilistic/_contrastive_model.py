@@ -18,7 +18,9 @@ def contrastive_model(
     noise_variance: float,
     variances: tuple[FloatArray, FloatArray],
 ) -> dict[str, Any]:
-    """Return the fitted attributes of a model, in the units of the data.
+    """Return the fitted attributes of `PCPCA` that describe its model.
+
+    All numbers are in the units of the data.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class FactorModel:
 
     @property
     def gain(self) -> FloatArray:
-        """Map from centred complete rows to posterior means, (n_features, k)."""
+        """Matrix that maps centred complete rows to posterior means of z, (n_features, k)."""
         return linear_posterior(self.model).gain
 
     def latent_means(self, rows: Any) -> FloatArray:

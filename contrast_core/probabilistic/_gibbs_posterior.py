@@ -49,11 +49,12 @@ class GibbsPosterior:
             + \operatorname{tr} A^{-1} C(\gamma) \right] + \text{const}, \qquad
             \sigma^2 \ge \sigma_0^2 ,
 
-        The maximum of this density is the closed form of the fit. At ``gamma = 0`` and
-        ``learning_rate = 1`` it is the posterior of probabilistic PCA. The density is computed from
-        the moments of the fit, so the time does not depend on the number of rows. The No-U-Turn
-        sampler of nutpie draws from it. The extra ``posterior`` of the package installs nutpie and
-        ArviZ.
+        where :math:`C(\gamma) = C_X - \gamma C_Y`, w is `learning_rate` and :math:`\sigma_0^2` is
+        `noise_floor`. The closed-form solution of the fit maximises this density. At ``gamma = 0``
+        and ``learning_rate = 1`` the density is the posterior of probabilistic PCA. The density is
+        computed from the moments of the fit, so the time does not depend on the number of rows. The
+        No-U-Turn sampler of nutpie draws from it. The extra ``posterior`` of the package installs
+        nutpie and ArviZ.
 
         Parameters
         ----------
@@ -66,9 +67,9 @@ class GibbsPosterior:
             Contrast strength, by default the strength of the fit. The posterior also exists above
             `gamma_max_`, where the closed form does not exist.
         learning_rate : float above 0, default=1.0
-            The factor w, which multiplies the weight of every row. A row of weight 2 counts as two
-            equal rows. If your weights have another meaning, choose w to correct the number of
-            rows.
+            The factor w, by which the log-density is multiplied. If the rows have weights, n is
+            their total weight, so that a row of weight 2 counts as two equal rows. If your weights
+            have another meaning, choose w such that w n is the effective number of rows.
         noise_floor : float above 0, optional
             :math:`\sigma_0^2`, in the units of the data's variances; by default a hundredth of the
             noise variance at ``gamma = 0``.
@@ -215,10 +216,10 @@ class _Density(NamedTuple):
         return cls(directions, values / unit, gamma, floor, noise_variance, lengths, unit)
 
     def start(self, weight: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the start of the chains.
+        """Return the arguments `start`, `spread` and `others` of `draw_matrices`.
 
-        The start consists of W, of the distances between the starts of different chains, and of the
-        logarithm of the noise variance minus its floor.
+        They are the loadings W, the standard deviation of the starting points around W, and the
+        value of log(sigma^2 - floor).
         """
         loadings = np.zeros((len(self.values), len(self.lengths)))
         np.fill_diagonal(loadings, self.lengths)
@@ -245,6 +246,7 @@ class _Density(NamedTuple):
             above = math.exp(logarithm[0])
             model = Model(loadings, floor + above)
             found = expected_by_covariance(model, applied, total, n_features)
+            # Adding the logarithm makes this the density of log(sigma^2 - floor), not of sigma^2.
             value = scale * found.log_likelihood + logarithm[0]
             by_noise = scale * found.slope.noise * above / model.noise + 1.0
             return float(value), scale * found.slope.loadings, np.array([by_noise])

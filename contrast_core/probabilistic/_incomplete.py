@@ -38,7 +38,7 @@ _CONVERGED = 1e-5  # largest derivative, per feature, with which a fit counts as
 
 
 class IncompleteRows(NamedTuple):
-    """Foreground and background rows with missing values, divided by `scale`.
+    """Foreground and background rows with missing values, centred and divided by `scale`.
 
     `filled` holds the moments of both datasets with means in place of missing values, and the plan
     to solve their contrast. `shares` holds, for each feature, the share of foreground and of
@@ -226,6 +226,8 @@ def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
 
 
 def _least_ratio(rows: ObservedRows, start: FloatArray, d: int) -> float:
+    """Return the least ratio of foreground to background residuals that a search over W finds."""
+
     def ratio(flat: FloatArray) -> tuple[float, FloatArray]:
         found = rows.residual_ratio(flat.reshape(-1, d), _ROUNDING_RIDGE)
         return found.value, found.by_loadings.ravel()
@@ -236,6 +238,7 @@ def _least_ratio(rows: ObservedRows, start: FloatArray, d: int) -> float:
 
 
 def _maximum(rows: ObservedRows, start: FloatArray, gamma: float, max_iter: int) -> OptimizeResult:
+    """Maximise the objective by L-BFGS from one start, a vector of W and log sigma^2."""
     n_features = rows.values.shape[1]
     d = (len(start) - 1) // n_features
 

@@ -78,8 +78,8 @@ class LatentModel(ScoreMixin, MomentContrast):
                 f"{attribute} is not defined: {type(self).__name__}({self._option}) weighs every "
                 "value of a row, so its scores are not a linear function of the rows and cannot be "
                 "mapped back. Use transform, transform_shared, score_samples, score or the "
-                "samples. For the other methods fit with robust='rows' or without robust, or to "
-                "logarithms instead of counts."
+                "methods that draw samples. For the other methods fit with robust='rows' or "
+                "without robust, or to logarithms instead of counts."
             )
         return model
 
@@ -117,10 +117,11 @@ class LatentModel(ScoreMixin, MomentContrast):
         .. math:: E[t \mid x] = (I + W^\top M W)^{-1} W^\top M (x - \bar x), \qquad
             M = (S S^\top + \sigma^2 I)^{-1}
 
-        with S = 0 for `PCPCA`. Directions that shared latent variables or the noise explain have
-        little weight. With ``robust="rows"`` the formula holds unchanged, because the weight of a
-        row does not affect its posterior mean. With ``robust="entries"`` the E-step is iterated,
-        from weights of 1, until the latent variables and the weights of the row's values no longer
+        where W are the salient loadings and S are the shared loadings. In `PCPCA`, W are all
+        loadings and S = 0. Directions that shared latent variables or the noise explain have little
+        weight. With ``robust="rows"`` the formula holds unchanged, because the weight of a row does
+        not affect its posterior mean. With ``robust="entries"`` the E-step is iterated, from
+        weights of 1, until the latent variables and the weights of the row's values no longer
         change.
 
         Parameters
@@ -443,7 +444,7 @@ def _scores(
 ) -> FloatArray:
     """Return the posterior means of the latent variables `which`.
 
-    If `linear` is given and no value is NaN, they are computed by this linear map.
+    If the map `linear` is given and no value is NaN, this map computes the means.
     """
     if linear is not None and not np.isnan(rows).any():
         return linear.transform(rows)

@@ -66,7 +66,7 @@ class ObservedRows(NamedTuple):
         foreground: FloatArray,
         background: FloatArray,
     ) -> ObservedRows:
-        """Return rows whose values are 0 where they are not observed."""
+        """Return rows, given values that are 0 where they are not observed."""
         return cls(values, *patterns_of(observed), foreground, background)
 
     def _sums(
@@ -90,8 +90,10 @@ class ObservedRows(NamedTuple):
 
         .. math:: \sum_i a_i \log N(x_i^o; 0, A_i) - \gamma \sum_j b_j \log N(y_j^o; 0, B_j)
 
-        The weights a sum to one, and so do the weights b. Therefore ``gamma`` does not depend on
-        the numbers of rows.
+        Here :math:`x_i^o` are the observed values of foreground row i, :math:`A_i` is their
+        covariance under the model, and :math:`a_i` is the weight of the row; y, B and b stand for
+        the background. The weights of each dataset sum to one. Therefore the meaning of ``gamma``
+        does not depend on the numbers of rows.
 
         References
         ----------
@@ -122,8 +124,10 @@ class ObservedRows(NamedTuple):
             r(x) = \min_z \|x_o - W_o z\|^2 + \tau \|z\|^2, \quad
             \tau = \text{ridge} \cdot \|W\|_F^2 / d
 
-        The ridge is needed only to solve the systems of rows with fewer than d observed values. The
-        ratio does not depend on the length of W.
+        Here a and b are the weights of the rows, :math:`x_o` are the observed values of a row, and
+        :math:`W_o` are the rows of W that belong to them. The ridge is needed only for rows with
+        fewer than d observed values, whose z would otherwise not be unique. The ratio does not
+        change if W is multiplied by a number.
         """
         d = loadings.shape[1]
         tau = ridge * float((loadings**2).sum()) / d
@@ -144,7 +148,9 @@ class ObservedRows(NamedTuple):
 
         Missing values are replaced by their conditional means, and their conditional covariances
         are added. At a maximum of the likelihood the variances therefore satisfy the equation of
-        complete data, :math:`v_X - \gamma v_Y = (1 - \gamma)(\ell^2 + \sigma^2)`.
+        complete data, :math:`v_X - \gamma v_Y = (1 - \gamma)(\ell^2 + \sigma^2)`, where
+        :math:`v_X` and :math:`v_Y` are the variances, :math:`\ell` are the lengths of the loadings
+        and :math:`\sigma^2` is the noise variance.
 
         Parameters
         ----------
@@ -160,7 +166,8 @@ class ObservedRows(NamedTuple):
         d, axes = len(lengths), components.T
         found = self._posteriors(axes * lengths, noise)
         unseen = ((1 - self.masks) @ outer_products(axes)).reshape(-1, d, d)[self.codes]
-        through = lengths[:, None] * unseen  # W_u' v_u for each row
+        # W_u' v_u for each row, where u are its missing values and v are the components
+        through = lengths[:, None] * unseen
         covariance = found.covariance.reshape(-1, d, d)
         squared = np.einsum("nkj,nkl,nlj->nj", through, covariance, through)
         squared += noise * np.diagonal(unseen, axis1=1, axis2=2)

@@ -93,7 +93,7 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     foreground_variance_, background_variance_ : ndarray of shape (d,)
         Variances of foreground and background along each component. For incomplete data they are
         expected values under the model, given the observed values.
-    contrast_index_ : ndarray of shape (k,)
+    contrast_index_ : ndarray of shape (d,)
         :math:`(v_X - v_Y) / (v_X + v_Y)`, where :math:`v_X` and :math:`v_Y` are the foreground and
         background variances. It is between -1 (background only) and 1 (foreground only). It does
         not depend on the data's scale, and is NaN where neither dataset varies.
@@ -107,8 +107,8 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
         Number of iterations of L-BFGS from the best start, and whether L-BFGS reached a maximum.
         For complete data they are 1 and True.
     start_objectives_ : ndarray of shape (number of starts,)
-        The maximum reached from each start, for incomplete data only. Values below `objective_` are
-        local maxima.
+        For incomplete data only: the value of the objective that was reached from each start.
+        Values below `objective_` belong to local maxima.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
         The moments that `at` and `path` use, for complete data only. Data with more features than
         rows give SpanMoments, which refer to the rows and do not copy them. Do not change the rows

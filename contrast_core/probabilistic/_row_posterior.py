@@ -21,6 +21,8 @@ from scipy.special import gammaln
 
 from contrast_core._validation import FloatArray
 
+# Distribution of the values given the latent variables: normal, Student's t for each value,
+# Student's t for each whole row, or negative binomial.
 Tails: TypeAlias = Literal["normal", "entries", "rows", "counts"]
 
 DEGREES = 4.0  # default degrees of freedom of Student's t
@@ -68,13 +70,14 @@ def linear_posterior(model: Model) -> LinearPosterior:
 def principal_axes(
     model: Model, spread: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the axes (k, k) of latent space on which the columns of the loadings are orthogonal.
+    """Return the rotation (k, k) of latent space that makes the columns of the loadings orthogonal.
 
-    Also return the squared lengths of the columns on these axes (k,), and the posterior precisions
-    in units of the prior's precision (k,).
+    Also return the squared lengths of the rotated columns (k,), and the posterior precision of the
+    rotated latent variables (k,). (Their prior precision is 1.)
 
-    The last columns of the loadings can be random, with a covariance of the entries of each row.
-    `spread` is the sum of these covariances. It is added to the inner products of the columns.
+    The last columns of the loadings can be random, where each row of loadings has a covariance
+    matrix. `spread` is the sum of these matrices over the rows. It is added to the inner products
+    of these columns.
     """
     squared = model.loadings.T @ model.loadings
     if spread is not None:
@@ -86,8 +89,10 @@ def principal_axes(
 class Expectation(NamedTuple):
     """Result of the E-step, averaged over rows.
 
-    `slope` is the gradient of the log-likelihood with respect to the loadings and the logarithm of
-    the noise variance. If the noise variance is s, the expected log-likelihood of new loadings L is
+    `cross` (size, k) is the expected product of a row and its latent variables. `second` (k, k) is
+    the expected product of the latent variables with each other. `slope` is the gradient of the
+    log-likelihood with respect to the loadings and the logarithm of the noise variance. If the
+    noise variance is s, the expected log-likelihood of new loadings L is
     ``-(trace(L second L^T) - 2 trace(L cross^T)) / 2 s`` plus a constant.
     """
 
@@ -124,8 +129,8 @@ def expected_by_covariance(
         without it.
     """
     axes, squares, precisions = principal_axes(model, spread)
-    # On the principal axes no digits are lost by cancellation, even if columns of the loadings
-    # are nearly parallel and much longer than the standard deviation of the noise.
+    # After this rotation no digits are lost by cancellation, even if columns of the loadings are
+    # nearly parallel and much longer than the standard deviation of the noise.
     loadings, noise = model.loadings @ axes, model.noise
     gain = loadings / (precisions * noise)
     cross = apply(loadings) / (precisions * noise)

@@ -15,7 +15,7 @@ _MAX_ITERATIONS = 100  # largest number of steps of Newton's method; under ten i
 
 
 class ValidRange(NamedTuple):
-    """Range of contrast strengths, from 0 to below `end`, at which the model exists.
+    """Range of contrast strengths, from 0 to below `end`, at which PCPCA has a solution.
 
     `observed` is the share of values that are not missing. `reason` is the part of the error
     message that says what ends the range.

@@ -55,10 +55,11 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     n_components : int, default=2
         Number of components, k, from 1 to the number of features.
     alpha : "auto", "denoise" or float from 0 to inf, default="auto"
-        Contrast strength. "auto" takes the trace ratio with a shrunken background (see
-        `contrast_core.contrast.trace_ratio_alpha`), which needs no labels and no random numbers.
-        "denoise" takes half of the automatic contrast for two components, whatever k is. It is
-        better for the method `denoise`, but separates groups less well.
+        Contrast strength. "auto" takes the largest ratio of foreground to background variance that
+        a subspace of k dimensions reaches, after shrinking the background covariance (see
+        `contrast_core.contrast.trace_ratio_alpha`). This rule needs no labels and no random
+        numbers. "denoise" takes half of the automatic strength for two components, whatever k is.
+        It is better for the method `denoise`, but separates groups less well.
     solver : {"auto", "eigh", "gram", "lanczos"}, default="auto"
         Algorithm. All solvers give the same result.
 
@@ -77,7 +78,8 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
 
         "eigh" and "gram" solve small matrices by LAPACK. A matrix with at least 700 rows, and at
         least 100 rows for each component, is solved by an iteration if the iteration converges
-        fast. The inertia of the matrix then proves that the result is correct. Rows that are not in
+        fast. A factorisation of the shifted matrix (its inertia) then proves that only k
+        eigenvalues exceed a bound, so that the iteration missed none of them. Rows that are not in
         memory are read block by block. "lanczos" reads them again for every product. "gram" reads
         blocks of columns, each of which may take a pass over all rows.
     random_state : int or None, default=None
@@ -95,9 +97,10 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
     foreground_variance_, background_variance_ : ndarray of shape (k,)
         Variance of foreground and background along each component.
     contrast_index_ : ndarray of shape (k,)
-        :math:`(v_X - v_Y) / (v_X + v_Y)` of these two variances, from -1 (background only) to 1
-        (foreground only). It does not depend on the scale of the data, and is NaN for a component
-        along which neither dataset varies.
+        :math:`(v_X - v_Y) / (v_X + v_Y)`, where :math:`v_X` and :math:`v_Y` are the foreground and
+        background variances. It is between -1 (background only) and 1 (foreground only). It does
+        not depend on the scale of the data, and is NaN for a component along which neither dataset
+        varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments, SpanMoments or ProductMoments

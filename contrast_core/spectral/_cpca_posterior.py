@@ -63,11 +63,11 @@ class BinghamPosterior:
             .. math:: w = \frac{\sum_{ij} (\lambda_i - \lambda_j)}{2 \sum_{ij} s_{ij}}, \qquad
                 s_{ij} = n \operatorname{var}\bigl(v_i^\top (C_X - \alpha C_Y)\, v_j\bigr) ,
 
-            with i from 1 to k and j above k. The variances are those of normally distributed rows.
-            With this rate, the posterior has the same spread, averaged over the gaps, as the
-            components of independent samples of rows. At ``alpha = 0`` and ``k = 1``, it is the
-            posterior of probabilistic PCA. The posterior does not change if both datasets are
-            multiplied by the same number.
+            with i from 1 to k and j above k. The variances :math:`s_{ij}` are computed for normally
+            distributed rows. With this rate, components that are drawn from the posterior vary as
+            much, on average over i and j, as components that are fitted to independent samples of
+            rows. At ``alpha = 0`` and ``k = 1``, the result is the posterior of probabilistic PCA.
+            The posterior does not change if both datasets are multiplied by the same number.
         random_state : int, Generator or None, default=None
             Seed of the chains.
 
@@ -134,8 +134,8 @@ class BinghamPosterior:
             )
         if k == n_features:
             raise ValueError(
-                f"n_components={k} are all of the {n_features} features: there is one subspace "
-                "of this dimension, so there is nothing to draw. Use fewer components."
+                f"n_components={k} equals the number of features, {n_features}. There is only one "
+                "subspace of this dimension, so there is nothing to draw. Use fewer components."
             )
         wide = x.n_samples + y.n_samples < n_features
         x, y = in_form(x, y, "span" if wide else "dense")
@@ -203,7 +203,9 @@ def _target(exponents: FloatArray, k: int) -> Target:
 
     This log-density has two terms: the log-density of the span of X, and the log-density of a
     Wishart distribution of :math:`S = X^\top X`. With K = X' diag(exponents) X, the first term is
-    tr S^-1 K. In few dimensions, a normal X could come so close to zero that the scales of its
+    tr S^-1 K. Here `exponents` are the eigenvalues of the contrast times w n, minus the largest of
+    these products. The entries of X are normal if the Wishart distribution has D degrees of
+    freedom. If there are few features, such an X could come so close to zero that the scales of its
     entries differ widely. The Wishart distribution therefore has at least 30 degrees of freedom.
     """
     n_features = len(exponents)

@@ -79,9 +79,10 @@ class CPCAStar(StrengthPath, MomentContrast):
     foreground_variance_, background_variance_ : ndarray of shape (k,)
         Variance of foreground and background along each row of `components_`.
     contrast_index_ : ndarray of shape (k,)
-        :math:`(v_X - v_Y) / (v_X + v_Y)` of the variances along each row of `directions_`, from -1
-        (background only) to 1 (foreground only). It does not depend on the scale of the data, and
-        is NaN for a direction along which neither dataset varies. At ``beta = 1`` it is
+        :math:`(v_X - v_Y) / (v_X + v_Y)`, where :math:`v_X` and :math:`v_Y` are the foreground and
+        background variances along each row of `directions_` (not of `components_`). It is between
+        -1 (background only) and 1 (foreground only). It does not depend on the scale of the data,
+        and is NaN for a direction along which neither dataset varies. At ``beta = 1`` it is
         :math:`(\lambda - 1) / (\lambda + 1)`, and the directions are those of generalised
         contrastive PCA, which maximises this index.
     mean_, background_mean_ : ndarray of shape (n_features,)
@@ -108,9 +109,9 @@ class CPCAStar(StrengthPath, MomentContrast):
         - :math:`B_\beta` is singular to working precision, and there is no `condition_limit`. At
           ``beta = 1``, the background covariance must be positive definite, which takes more
           background rows than features.
-        - Fewer than k directions are within `condition_limit`.
-        - Each direction within `condition_limit` varies in one dataset only. This is the case if
-          the two datasets together have at most D + 2 rows.
+        - `condition_limit` leaves fewer than k directions.
+        - In each direction that `condition_limit` leaves, only one dataset varies. This is the case
+          if the two datasets together have at most D + 2 rows.
 
     Warns
     -----
@@ -223,7 +224,8 @@ class CPCAStar(StrengthPath, MomentContrast):
     def _weights(self, foreground: Moments, background: Moments) -> RidgeWeights:
         if isinstance(self.beta, str):
             check_choice(self.beta, "beta", ["auto"], "a number from 0 to 1")
-            # The ridge is not computed as 1 - beta, because rounding would destroy a small ridge.
+            # The weight of the identity is not computed as 1 - beta, because rounding would destroy
+            # a small weight.
             ridge = background_ridge(foreground, background)
             return RidgeWeights(ridge / (1 + ridge), 1 / (1 + ridge))
         beta = check_beta(self.beta)

@@ -52,10 +52,11 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     .. math:: C(\alpha) = C_{\phi(X)} - \alpha\, C_{\phi(Y)} ,
 
     where each covariance is taken about the mean of its own dataset in feature space and divided by
-    its own number of rows. To this end, the kernel matrix of all N = n + m rows is centred block by
-    block. It is then factorised once, :math:`K = L L^\top`. The rows of L are the coordinates of
-    the mapped rows in an orthonormal basis of their span. In this basis, the contrast is a
-    difference of two ordinary covariances, :math:`L^\top B L` with
+    its own number of rows. To this end, the kernel matrix of all N = n + m rows is centred
+    separately in each of its four blocks (foreground and background rows by foreground and
+    background columns). It is then factorised once, :math:`K = L L^\top`. The rows of L are the
+    coordinates of the mapped rows in an orthonormal basis of their span. In this basis, the
+    contrast is a difference of two ordinary covariances, :math:`L^\top B L` with
     :math:`B = \operatorname{diag}(1/n, \ldots, -\alpha/m, \ldots)`. The eigenproblem is solved in
     this basis for every contrast strength.
 
@@ -65,10 +66,10 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         Number of components, k, from 1 to the rank of the centred kernel (at most N - 2).
     alpha : "auto" or float from 0 to inf, default="auto"
         Contrast strength. "auto" is the rule of `CPCA`, applied in feature space. It works as well
-        as the best strength if the unwanted variation is about as large as the variation between
-        groups, as with radial kernels that are not too narrow. It is too weak if the unwanted
-        variation dominates the kernel, as with polynomial kernels of data with large shared
-        variance. In that case, try several strengths, as in the examples.
+        as the best strength if the variation that both datasets have is about as large as the
+        variation between groups, as with radial kernels that are not too narrow. It is too weak if
+        the variation that both datasets have dominates the kernel, as with polynomial kernels of
+        data with large shared variance. In that case, try several strengths, as in the examples.
     kernel : str or callable, default="rbf"
         Name of a kernel of `sklearn.metrics.pairwise.pairwise_kernels`, a callable of two rows that
         returns a number, or "precomputed". With "precomputed", `X` and `background` are rows of the
@@ -125,12 +126,13 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
 
     Notes
     -----
-    Time grows with N cubed, and memory with N squared. There are no pre-images: rows cannot be
-    reconstructed, and the method does not denoise.
+    Time grows with N cubed, and memory with N squared. Rows cannot be reconstructed from their
+    scores, and the method does not denoise, because most points of the feature space are not images
+    of rows.
 
-    The appendix of the paper has two misprints in the centring: K_YX in the K_XY line, and K_X in
-    the K_Y line. The paper's matrix :math:`B K` is not symmetric, but has the same non-zero
-    eigenvalues as :math:`L^\top B L`.
+    The appendix of the paper has two misprints in the centring: K_YX stands in the formula for
+    K_XY, and K_X stands in the formula for K_Y. The paper's matrix :math:`B K` is not symmetric,
+    but has the same non-zero eigenvalues as :math:`L^\top B L`.
 
     The sign of a component is chosen so that the largest entry of ``dual_coef_ @ X_fit_`` is
     positive. With the linear kernel, this is the sign rule of `CPCA`. With a precomputed kernel,
@@ -272,8 +274,8 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
         ----------
         X : array-like, DataFrame, sparse matrix, stored dataset, dask array or torch tensor of \
                 shape (l, n_features)
-            The rows, which are read in blocks. With a precomputed kernel, X holds the kernel values
-            of the rows with the rows of the fit.
+            The rows, which are read in blocks. With a precomputed kernel, X has one column for each
+            row of the fit: the kernel value of the new row and this row.
 
         Returns
         -------

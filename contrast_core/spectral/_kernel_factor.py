@@ -20,9 +20,10 @@ _INDEFINITE = 1e-8
 
 
 class KernelFactor(NamedTuple):
-    """Map from coordinates of the mapped rows to coefficients on the rows.
+    """Map from components, in the coordinates L of `factorise`, to coefficients on the mapped rows.
 
-    The coefficients are computed from pivot rows, whose images span the images of all rows.
+    A mapped row is the image of a row in the feature space of the kernel. The coefficients are
+    computed from pivot rows, whose images span the images of all rows.
     """
 
     triangle: FloatArray  # coordinates of the pivot rows, lower triangular, (r, r)

@@ -14,7 +14,7 @@ from contrast_core.rows import Rows
 from contrast_core.spectral._online_rows import Scatter, apply_covariance
 from contrast_core.spectral._online_steps import StepSizes
 
-# W comes near its limit after this number of time constants of its slowest component.
+# The weights W are near their limit after this number of time constants of the slowest component.
 _TIME_CONSTANTS = 2.0
 # Smallest alignment of converged components. It is not 1, because constant step sizes leave noise:
 # the alignment on the mouse data is 0.98 at the default step size.
@@ -26,7 +26,10 @@ _ROUNDING = 1e-10
 
 
 def unit_beta(beta: float | FloatArray, variance: float | FloatArray) -> FloatArray:
-    """Return beta for rows that were divided by the standard deviation of the background."""
+    """Return the beta for scaled rows that has the same solutions as `beta` for the original rows.
+
+    The scaled rows are divided by the square root of `variance`, the background's mean variance.
+    """
     weight = np.asarray(beta * variance, dtype=np.float64)
     total = 1 - beta + weight
     return np.divide(weight, total, out=np.ones_like(weight), where=total > 0)
@@ -35,7 +38,7 @@ def unit_beta(beta: float | FloatArray, variance: float | FloatArray) -> FloatAr
 def check_learning_rate(
     sizes: StepSizes, n_steps: int, background: Scatter, *, per_step: float
 ) -> None:
-    """Raise ValueError if a step would overshoot.
+    """Raise ValueError if a step of the iteration would overshoot.
 
     A step uses `per_step` background rows on average.
     """
@@ -76,11 +79,12 @@ def warn_unless_converged(
 ) -> None:
     """Warn if the iteration has not converged to the components of cPCA*.
 
-    There are two tests, because neither finds all failures.
+    There are two tests, because neither finds all failures. B is the matrix ``(1 - beta) I + beta
+    C_Y`` of the eigenproblem, for standardised rows.
 
     - The first test compares the number of steps with the number of steps that W needs to grow
-      along the slowest component. The latter is known from B. This test finds failures if B is
-      ill-conditioned.
+      along the slowest component. The latter number follows from B. This test finds failures if B
+      is ill-conditioned.
     - The second test searches for better components in the space that is spanned by the components
       and their residuals ``C_X v - lambda B v``. If the best components in this space differ from
       the fitted components, the fit has not converged. Reasons are too few steps, steps that are
@@ -101,8 +105,9 @@ def warn_unless_converged(
         warn(
             f"{n_steps} steps are too few for these data: the generalised eigenvalues have not "
             "converged, and the components may not have converged either. For standardised rows, "
-            f"beta is {beta:.6g}. Directions in which the background hardly varies then matter (B "
-            f"is {slowest:.2g} along a component), and they need about "
+            f"beta is {beta:.6g}. The iteration is slow along directions in which the background "
+            "hardly varies: 1 - beta + beta * (background variance) is only "
+            f"{slowest:.2g} along a component, which takes about "
             f"{_TIME_CONSTANTS / (2 * slowest):.2g} / learning_rate steps. Use more n_passes, a "
             "smaller beta, or CPCAStar."
         )

@@ -79,7 +79,7 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         4 + 1/\tau`. At ``tau=1``, which is the paper's value, this is the case from r = 4.8 on. A
         smaller step size does not help. The instability is a property of the paper's equations.
     batch_size : int, default=1
-        Number of rows per step. With 1, the iteration is the iteration of the paper, and is
+        Number of rows per step. With 1, the updates are those above, as in the paper, and they are
         compiled if numba is installed. With a larger number, each step uses the average over a
         batch of rows. This iteration differs from the paper's and allows a larger learning rate.
     n_passes : int, default=20
@@ -119,9 +119,9 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
     Warns
     -----
     ContrastWarning
-        If the components of `fit` have not converged. This is the case if the residuals
+        If the components of `fit` have not converged. They count as not converged if the residuals
         :math:`C_X v - \lambda B_\beta v` lead to better components, or if there are too few steps
-        for a `beta` that is near 1 for standardised rows.
+        for the data, which happens if :math:`\beta'` (see Notes) is near 1.
 
     See Also
     --------

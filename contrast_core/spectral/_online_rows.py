@@ -1,4 +1,4 @@
-"""Standardise rows for online cPCA*, from a stream or in alternating order from memory."""
+"""Centre and scale rows for online cPCA*, from a stream or in alternating order from memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Scatter(NamedTuple):
     """Running count, mean and scatter of the rows of one dataset.
 
     The fields `unit_squares` and `unit_fourths` are the sums of ``|x|^2`` and ``|x|^4`` over the
-    rows after a division by their scale.
+    centred rows after they were divided by their scale, the square root of `variance`.
     """
 
     n_rows: int
@@ -58,16 +58,16 @@ def scatter_of(rows: Rows, name: str) -> Scatter:
             mean += shifted.sum(axis=0)
             varies |= (shifted != 0).any(axis=0)
         mean = first + mean / n
-        lengths = np.concatenate(
+        squared_lengths = np.concatenate(
             [
-                _lengths(np.subtract(chunk, mean, dtype=np.float64))
+                _squared_lengths(np.subtract(chunk, mean, dtype=np.float64))
                 for chunk in rows.blocks(dense=True, check=False)
             ]
         )
-        squares = float(lengths.sum())
+        squares = float(squared_lengths.sum())
     _check_range(squares, varies, name)
     scatter = Scatter(n, mean, varies, squares)
-    return _with_lengths(scatter, lengths / (scatter.variance or 1.0))
+    return _with_lengths(scatter, squared_lengths / (scatter.variance or 1.0))
 
 
 def standardise_running(
@@ -79,8 +79,9 @@ def standardise_running(
     -------
     ndarray of shape (n, n_features)
         Standardised rows. The mean of all rows up to and including a row is subtracted from this
-        row. The row is then scaled as Welford's sum requires, and divided by the square root of the
-        mean variance of the same rows.
+        row. The t-th row is then multiplied by ``sqrt(t / (t - 1))``, so that the squares of the
+        rows add up to the scatter about the running mean (Welford). Finally it is divided by the
+        square root of the mean variance of the rows up to and including this row.
     ndarray of shape (n,)
         For each row, the mean variance of the rows up to and including this row.
     Scatter
@@ -94,8 +95,8 @@ def standardise_running(
         shifted = np.subtract(rows, origin, dtype=np.float64)
         drift = np.cumsum(shifted, axis=0) / t[:, None]
         centred = (shifted - drift) * np.sqrt(t / np.maximum(t - 1, 1))[:, None]
-        lengths = _lengths(centred)
-        squares = seen.squares + np.cumsum(lengths)
+        squared_lengths = _squared_lengths(centred)
+        squares = seen.squares + np.cumsum(squared_lengths)
     moved = centred != 0
     new = moved.any(axis=0) & ~seen.varies
     varies = seen.varies | new
@@ -111,7 +112,8 @@ def standardise_running(
         varies=varies,
         squares=float(squares[-1]),
     )
-    return centred / np.sqrt(scale)[:, None], variances, _with_lengths(after, lengths / scale)
+    after = _with_lengths(after, squared_lengths / scale)
+    return centred / np.sqrt(scale)[:, None], variances, after
 
 
 def apply_covariance(rows: Rows, scatter: Scatter, columns: FloatArray) -> FloatArray:
@@ -124,7 +126,7 @@ def apply_covariance(rows: Rows, scatter: Scatter, columns: FloatArray) -> Float
     return product / (scatter.n_rows * (scatter.variance or 1.0))
 
 
-def _lengths(centred: FloatArray) -> FloatArray:
+def _squared_lengths(centred: FloatArray) -> FloatArray:
     return np.asarray(np.einsum("nd,nd->n", centred, centred))
 
 
@@ -136,10 +138,11 @@ def _check_range(squares: float, varies: NDArray[np.bool_], name: str) -> None:
         )
 
 
-def _with_lengths(scatter: Scatter, unit_lengths: FloatArray) -> Scatter:
+def _with_lengths(scatter: Scatter, squared_lengths: FloatArray) -> Scatter:
+    """Add the squared lengths of rows of unit scale to the sums of the scatter."""
     return scatter._replace(
-        unit_squares=scatter.unit_squares + float(unit_lengths.sum()),
-        unit_fourths=scatter.unit_fourths + float(unit_lengths @ unit_lengths),
+        unit_squares=scatter.unit_squares + float(squared_lengths.sum()),
+        unit_fourths=scatter.unit_fourths + float(squared_lengths @ squared_lengths),
     )
 
 

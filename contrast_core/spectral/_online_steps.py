@@ -1,4 +1,7 @@
-"""The iteration of online cPCA*, for single rows (compiled with numba) or minibatches."""
+"""The iteration of online cPCA*, for single rows (compiled with numba) or minibatches.
+
+Equations are those of Golkar et al., arXiv:2211.07723; see `OnlineCPCAStar`.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +120,8 @@ def _single_steps(
                 inverse[j] -= (shrink * u[j]) * u
         else:
             n_background += 1
-            # The factor 1/p is limited, because it would make the step overshoot while p is small.
+            # The factor is 1/p, where p is the share of background rows so far. It is limited,
+            # because the step would overshoot while p is small.
             coefficient *= -beta / max(n_background / n_seen, eta * beta * np.dot(x, x))
         inverse /= 1.0 - rate
         scale *= 1.0 - 2.0 * eta * (1.0 - beta)

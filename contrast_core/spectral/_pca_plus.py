@@ -22,9 +22,10 @@ class PCAPlus(PositivePairEmbedding):
     .. math:: \max_{V^\top V = I} \operatorname{tr} V^\top S^+ V, \qquad
         S^+ = \frac{1}{2n}\sum_i x_i x_i^{+\top} + x_i^+ x_i^\top .
 
-    Let u be the mean and d half the difference of the two rows of a pair. Then
-    :math:`S^+ = C_U - C_D`. PCA+ is therefore contrastive PCA with the means as foreground, the
-    half differences as background, and the contrast strength 1.
+    Here :math:`x_i` and :math:`x_i^+` are the two rows of pair i, one from each view, centred. Let
+    u be the mean of the two rows of a pair, and d half their difference, with covariances
+    :math:`C_U` and :math:`C_D`. Then :math:`S^+ = C_U - C_D`. PCA+ is therefore contrastive PCA
+    with the means as foreground, the half differences as background, and the contrast strength 1.
 
     Background and noise are independent between the views, so they cancel in expectation. If there
     are many features, a strong background does not cancel in a sample. In that case use

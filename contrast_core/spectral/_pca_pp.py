@@ -40,9 +40,10 @@ class PCAPlusPlus(PositivePairEmbedding):
         \qquad\text{so}\qquad S^+ v = \lambda S v .
 
     Here S is the covariance of the rows, and :math:`S^+ = (X^\top X^+ + X^{+\top} X)/2n` is the
-    cross-moment of the pairs. S is truncated to its leading s eigenpairs. The other eigenpairs are
-    noise, which whitening would amplify. PCA++ removes the difference between two conditions,
-    whereas cPCA keeps it.
+    cross-moment of the n pairs, whose rows X and :math:`X^+` are centred. S is truncated to its
+    leading s eigenpairs. The other eigenpairs are noise, which would be amplified by scaling the
+    scores to unit variance. If the views are two conditions, PCA++ removes the difference between
+    them, whereas cPCA keeps it.
 
     Parameters
     ----------
@@ -81,9 +82,10 @@ class PCAPlusPlus(PositivePairEmbedding):
     truncation_ : int
         Number of eigenpairs of S that were kept, s.
     detectable_ : ndarray of bool of shape (k,)
-        Whether each component is detectable according to random matrix theory. This is so if its
-        spike :math:`\lambda/(1-\lambda)` exceeds `contrast_core.contrast.detectable_spike`, and its
-        eigenvalue exceeds the largest eigenvalue that unrelated views would give by chance.
+        Whether each component is detectable according to random matrix theory. This is so if
+        :math:`\lambda/(1-\lambda)`, the variance of its signal in units of the noise variance,
+        exceeds `contrast_core.contrast.detectable_spike`, and its eigenvalue exceeds the largest
+        eigenvalue that unrelated views would give by chance.
     mean_ : ndarray of shape (n_features,)
         The common mean of the views; in the literal form, the mean of X.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
@@ -118,13 +120,13 @@ class PCAPlusPlus(PositivePairEmbedding):
     The data are not scaled. For counts, scale features to unit variance first. If `truncation` is a
     number, multiplying all data by a constant changes neither components nor scores.
 
-    Let u be the mean and d half the difference of the two rows of a pair. Then
-    :math:`S^+ = C_U - C_D` and :math:`S = C_U + C_D`. PCA++ is therefore cPCA* with the means as
-    foreground and the half differences as background, in the space of the leading eigenvectors of
-    S. The generalised eigenproblem is :math:`C_U v = \rho\, C_D v` with :math:`\lambda = (\rho - 1)
-    / (\rho + 1)`. PCA++ finds directions along which the means of pairs vary more than the
-    differences within pairs. This does not hold for the literal form, because its S is the
-    covariance of X alone.
+    Let u be the mean of the two rows of a pair, and d half their difference, with covariances
+    :math:`C_U` and :math:`C_D`. Then :math:`S^+ = C_U - C_D` and :math:`S = C_U + C_D`. PCA++ is
+    therefore cPCA* with the means as foreground and the half differences as background, in the
+    space of the leading eigenvectors of S. The generalised eigenproblem is
+    :math:`C_U v = \rho\, C_D v` with :math:`\lambda = (\rho - 1) / (\rho + 1)`. PCA++ finds
+    directions along which the means of pairs vary more than the differences within pairs. This does
+    not hold for the literal form, because its S is the covariance of X alone.
 
     There are three ways to compute the s eigenpairs of S, which are equally exact:
 
@@ -344,7 +346,7 @@ def _warn_of_weak_results(
     k = len(eigenvalues)
     if truncation <= k < n_features:
         warn(
-            f"S was truncated to {truncation} directions for {k} components, so the components "
+            f"the covariance was truncated to {truncation} directions for {k} components, so they "
             "span the same space as the components of PCA. Use fewer components, or use a larger "
             "truncation if you know that more directions stand out from the noise.",
         )

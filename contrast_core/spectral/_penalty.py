@@ -60,9 +60,9 @@ def cross_validated_penalty(
 ) -> PenaltyChoice:
     r"""Choose the penalty of `SparseCPCA` whose components have the most contrast in held-out rows.
 
-    For each fold, the components are fitted to the other rows. A QR decomposition makes them
-    orthonormal, in their order, which gives V. Their contrast is then computed from the covariances
-    :math:`C'` of the fold,
+    For each fold, the components are fitted to the rows outside the fold. A QR decomposition makes
+    them orthonormal, in their order, which gives V. Their contrast is then computed from the
+    covariances :math:`C'` of the rows in the fold,
 
     .. math:: \operatorname{tr} V^\top (C'_X - \alpha\, C'_Y) V ,
 
@@ -142,7 +142,10 @@ def _held_out(
     held_y: NDArray[np.bool_],
     penalties: FloatArray,
 ) -> FloatArray:
-    """Fit components to the other rows, and return their held-out contrasts by penalty, (P,)."""
+    """Fit components without the held-out rows, and return their contrasts in these rows, (P,).
+
+    `held_x` and `held_y` are masks of the held-out rows. There is one contrast for each penalty.
+    """
     moments = contrast_moments(
         x.take(~held_x), y.take(~held_y), n_components=estimator.n_components, products=False
     )

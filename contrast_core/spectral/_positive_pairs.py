@@ -29,7 +29,7 @@ class PositivePairEmbedding(LinearEmbedding):
 
 
 def check_n_effective(n_effective: object, n_pairs: float) -> float:
-    """Check and return the number of independent pairs, by default the number of all pairs."""
+    """Check and return the effective number of independent pairs, by default `n_pairs`."""
     if n_effective is None:
         return float(n_pairs)
     # Kish's effective number of pairs may exceed the number of pairs by rounding.

@@ -67,9 +67,9 @@ class SparseCPCA(StrengthPath, MomentContrast):
     ridge : float above 0, up to 1e12, default=1.0
         The ridge penalty :math:`\rho`, in units of the largest eigenvalue of C(alpha). A large
         ridge selects correlated features together, and makes the selection depend less on chance
-        correlations in the sample. This was measured with 600 rows of 500 features, 30 of which
-        form groups close to the limit of detection. A ridge of 1.0 found all 30 features. A ridge
-        of 1e-6, which is practically a lasso and a common default elsewhere, found 28.
+        correlations in the sample. This was measured with 600 rows of 500 features, of which 30
+        differ between groups that can hardly be detected. A ridge of 1.0 found all 30 features. A
+        ridge of 1e-6, which is practically a lasso and a common default elsewhere, found 28.
 
     Attributes
     ----------
@@ -86,9 +86,10 @@ class SparseCPCA(StrengthPath, MomentContrast):
         Variance of foreground and background along each component. The variances do not add up to
         the variance in the span of the components, because the scores are correlated.
     contrast_index_ : ndarray of shape (k,)
-        :math:`(v_X - v_Y) / (v_X + v_Y)` of these two variances, from -1 (background only) to 1
-        (foreground only). It does not depend on the scale of the data, and is NaN for a component
-        along which neither dataset varies.
+        :math:`(v_X - v_Y) / (v_X + v_Y)`, where :math:`v_X` and :math:`v_Y` are the foreground and
+        background variances. It is between -1 (background only) and 1 (foreground only). It does
+        not depend on the scale of the data, and is NaN for a component along which neither dataset
+        varies.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     foreground_moments_, background_moments_ : SecondMoments or SpanMoments
@@ -98,7 +99,8 @@ class SparseCPCA(StrengthPath, MomentContrast):
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         `projection_` is ``components_.T`` and maps centred rows to scores. `reconstruction_` is its
         pseudoinverse and maps scores back. Therefore `denoise` and `inverse_transform` project
-        orthogonally on the span of the components. They give a feature without loadings its mean.
+        orthogonally on the span of the components. A feature that no component involves gets its
+        mean.
         With the mean, the two matrices form `linear_map_`, a `contrast_core.spectral.LinearMap`.
     n_features_in_ : int
         Number of features, D.
@@ -145,7 +147,7 @@ class SparseCPCA(StrengthPath, MomentContrast):
     --------
     >>> from contrast_core import SparseCPCA
     >>> from contrast_core.datasets import make_sparse_groups
-    >>> data = make_sparse_groups(random_state=0)  # the first 30 of 500 features tell the groups
+    >>> data = make_sparse_groups(random_state=0)  # groups differ in the first 30 of 500 features
     >>> sparse = SparseCPCA(2, n_features_to_select=15)
     >>> found = sparse.fit(data.foreground, background=data.background).components_ != 0
     >>> found.sum(axis=1), int(found[:, :30].sum())

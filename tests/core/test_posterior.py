@@ -325,7 +325,7 @@ def test_odd_arguments_are_refused(options: Any, error: Any, message: str) -> No
 
 def test_models_without_a_posterior_are_refused(tmp_path: Any) -> None:
     x, y = moments(np.array([4.0, 2.0, 0.6]))
-    with pytest.raises(ValueError, match="n_components=3 are all of the 3 features"):
+    with pytest.raises(ValueError, match="n_components=3 equals the number of features, 3"):
         CPCA(3, alpha=0.5).fit(x, background=y).posterior()
     flat_y = SecondMoments(50, np.zeros(3), np.diag([1.0, 0.0, 0.0]))
     with pytest.raises(ValueError, match="at alpha=inf there is no posterior"):
