@@ -3,8 +3,8 @@ r"""Leading components of a contrast at a given or automatic alpha, found by an 
 Problem: find the leading eigenvectors of ``C_X - alpha C_Y`` without a decomposition of the whole
 matrix. The block Davidson method (Davidson, Journal of Computational Physics 17:87, 1975;
 `_search`) needs only products of the covariances with a few columns. These products can be computed
-from the matrices, or from the rows of the data if no matrix is formed. The automatic contrast is
-the largest trace ratio of k orthonormal directions (the columns of V) with a ridge tau,
+from the matrices, or from the rows of the data if no matrix is formed. The automatic alpha is the
+largest trace ratio of k orthonormal directions (the columns of V) with a ridge tau,
 
 .. math:: \alpha = \max_V \frac{\operatorname{tr} V^\top C_X V}
     {\operatorname{tr} V^\top C_Y V + k\tau},
@@ -103,7 +103,7 @@ def search_components(
     budget : float
         Largest number of columns that may be multiplied.
     ridge : float, optional
-        The ridge tau. If it is given, alpha is the automatic contrast; otherwise it is 0.
+        The ridge tau. If it is given, alpha is chosen automatically; otherwise alpha is 0.
     random_state : int or None
         Seed of the random start.
     least : int, default=1
@@ -143,7 +143,7 @@ def proved_components(
     budget : float
         Largest number of columns that may be multiplied.
     ridge : float, optional
-        The ridge tau. If it is given, alpha is the automatic contrast of both covariances.
+        The ridge tau. If it is given, alpha is chosen automatically; otherwise alpha is 0.
     """
     pencil = Pencil(matrices)
     size, diagonals = pencil.size, pencil.diagonals
@@ -176,7 +176,7 @@ def _searched(
     ridge: float | None,
     sine: float = _SINE,
 ) -> Components:
-    """Search at alpha = 0 or, if a ridge is given, at the automatic contrast."""
+    """Search at alpha = 0 or, if a ridge is given, at the automatic alpha."""
     alpha = 0.0
 
     def count() -> int:

@@ -8,11 +8,11 @@ the search has missed does not change the residuals.
 If the (k+1)-th eigenvalue is at most beta, and beta is below theta_k, then the sine of the largest
 angle to the leading subspace is at most ``sqrt(sum_i (|r_i| / (theta_i - beta))^2)``. This follows
 if the residual equation is projected on the other eigenvectors, column by column, as in the theorem
-of Davis and Kahan. The bound beta comes from inertia, the number of eigenvalues above a number
-sigma. Let V have k columns and D be a positive diagonal matrix. If ``sigma I - C + V D V^T`` has a
-Cholesky factor, it is positive definite, and then at most k eigenvalues of C exceed sigma. A result
-counts as proved if the bound of the sine is at most 1e-8, or at most the effect of rounding if that
-is larger (`allowed_sine`).
+of Davis and Kahan. The bound beta comes from inertia, which is the number of positive and negative
+eigenvalues. Let V have k columns and S be a positive diagonal matrix. If ``sigma I - C + V S V^T``
+has a Cholesky factor, it is positive definite, and then at most k eigenvalues of C exceed sigma. A
+result counts as proved if the bound of the sine is at most 1e-8, or at most the effect of rounding
+if that is larger (`allowed_sine`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RitzPairs(NamedTuple):
         return float(np.linalg.norm(self.residuals / margins)) if margins[-1] > 0 else float("inf")
 
     def eigenpairs(self) -> Eigenpairs:
-        """Return the wanted pairs, with the vectors as rows of fixed signs."""
+        """Return the k wanted pairs, with the vectors as rows whose signs are fixed."""
         rows = np.ascontiguousarray(self.vectors.T)
         return Eigenpairs(self.values[: len(rows)], fix_signs(rows))
 
@@ -112,6 +112,7 @@ def bound_by_inertia(negated: Callable[[], FloatArray], pairs: RitzPairs, norm: 
         shift = float(pairs.values[-1] + share * pairs.gap)
         matrix = negated()
         matrix.flat[:: len(matrix) + 1] += shift
+        # Adding V S V^T makes the matrix positive definite along the Ritz vectors V.
         raised = pairs.vectors * np.sqrt(pairs.values[:-1] - shift + pairs.gap)
         lower = dsyrk(1.0, raised, beta=1.0, c=matrix.T, overwrite_c=1, lower=1)
         _, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)

@@ -238,7 +238,7 @@ def search(
         spent += stage.cost
         worst: list[float] = []
         while unsolved:
-            still, open_ritz, residuals, values, errors = [], [], [], [], []
+            still_unsolved, unsolved_ritz, residuals, values, errors = [], [], [], [], []
             k = wanted() if callable(wanted) else wanted
             at_each = space.ritz(contrasts()[unsolved], k + 1 + stage.extra, k + stage.extra)
             for i, ritz in zip(unsolved, at_each, strict=True):
@@ -253,13 +253,13 @@ def search(
                 if sine <= limit and (sines[k : k + 1] <= 0.1).all():
                     continue
                 # The space is not extended by residuals that are far below the limit already.
-                wide = sines > 0.02 * limit
-                still.append(i)
-                open_ritz.append(ritz)
-                residuals.append(ritz.residual[:, wide] / norms[wide])
-                values.append(ritz.values[: len(norms)][wide])
+                inaccurate = sines > 0.02 * limit
+                still_unsolved.append(i)
+                unsolved_ritz.append(ritz)
+                residuals.append(ritz.residual[:, inaccurate] / norms[inaccurate])
+                values.append(ritz.values[: len(norms)][inaccurate])
                 errors.append(sine)
-            unsolved = still
+            unsolved = still_unsolved
             if not unsolved or spent + space.n_products >= budget:
                 return list(pairs.values()), not unsolved
             worst.append(max(errors))
@@ -269,13 +269,14 @@ def search(
             ):
                 break
             # One preconditioner serves all contrasts. It is made for the middle unsolved one.
-            middle = open_ritz[len(open_ritz) // 2]
+            middle = unsolved_ritz[len(unsolved_ritz) // 2]
             if precondition is None:
                 precondition = stage.make(middle)
             new = precondition(np.hstack(residuals), np.concatenate(values), middle)
+            # A full space is reduced, unless its capacity suffices for the space of all columns.
             if space.size + new.shape[1] > space.capacity < len(new):
-                keep = max(k + EXTRA, space.capacity // (4 * len(open_ritz)))
-                space.restrict(np.array([ritz.alpha for ritz in open_ritz]), keep)
+                keep = max(k + EXTRA, space.capacity // (4 * len(unsolved_ritz)))
+                space.restrict(np.array([ritz.alpha for ritz in unsolved_ritz]), keep)
             if not space.extend(new):
                 break
     return list(pairs.values()), False
@@ -285,8 +286,8 @@ def exact_enough(norm: float, gap: float, sine: float) -> float:
     """Return the largest accepted ratio of residual and gap.
 
     This is `sine`, or the effect of rounding if that is larger. It is 0 if the gap is itself no
-    larger than rounding errors, so that no result is accepted. `norm` is a lower bound of the norm
-    of the matrix.
+    larger than rounding errors, so that no result is accepted. `norm` is an estimate of the norm of
+    the matrix.
     """
     rounding = 50 * _EPS * norm
     return max(sine, rounding / gap) if gap > rounding else 0.0

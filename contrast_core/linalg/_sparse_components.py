@@ -138,6 +138,7 @@ class _Support:
         self.factor = scipy.linalg.cho_factor(inner, overwrite_a=True, check_finite=False)
 
     def matches(self, coefficients: FloatArray) -> bool:
+        """Return whether these coefficients have the same non-zero features and signs."""
         kept = np.flatnonzero(coefficients)
         return np.array_equal(kept, self.kept) and bool(
             (np.sign(coefficients[kept]) == self.signs).all()
@@ -151,6 +152,7 @@ class _Support:
         return np.asarray((right - self.root.T @ inner) / self.matrix.ridge)
 
     def spread(self, values: FloatArray) -> FloatArray:
+        """Return coefficients of all features (D,): the values on the support, 0 elsewhere."""
         whole = np.zeros(self.matrix.root.shape[1])
         whole[self.kept] = values
         return whole
@@ -191,6 +193,7 @@ class _ElasticNet:
         self.support: _Support | None = None
 
     def solve(self, target: FloatArray) -> FloatArray:
+        """Return the coefficients b (D,) for the vector a, here called `target`."""
         correlations = self.matrix.product(target)
         self.level = min(self.given_level, _LAST_FEATURE * float(np.abs(correlations).max()))
         again = self._on_support(correlations)
@@ -206,10 +209,12 @@ class _ElasticNet:
         return coefficients if exact is None else exact
 
     def _keep(self, coefficients: FloatArray) -> None:
+        """Remember the non-zero features and signs of a solution."""
         if self.support is None or not self.support.matches(coefficients):
             self.support = _Support(self.matrix, coefficients)
 
     def _on_support(self, correlations: FloatArray) -> FloatArray | None:
+        """Return the solution with the remembered features and signs, or None if there is none."""
         if self.support is None:
             return None
         if self.count is not None:
@@ -223,6 +228,7 @@ class _ElasticNet:
         return bool(rest.max(initial=0.0) <= self.level * (1 + 1e-9))
 
     def _by_descent(self, target: FloatArray, correlations: FloatArray) -> FloatArray:
+        """Return the solution at the present level, by coordinate descent."""
         # This import takes longer than importing this whole package, so it is made only if needed.
         from sklearn.linear_model import enet_path
 
@@ -300,9 +306,9 @@ def _least_angle(correlations: FloatArray, matrix: _Matrix, count: int) -> tuple
         else:
             added = matrix.column(new)
             column = inverse @ added[inside]
-            rest_of_it = float(added[new] - added[inside] @ column)
+            schur = float(added[new] - added[inside] @ column)  # Schur complement
             edge = np.append(-column, 1.0)
-            inverse = np.pad(inverse, (0, 1)) + np.outer(edge, edge) / rest_of_it
+            inverse = np.pad(inverse, (0, 1)) + np.outer(edge, edge) / schur
             signs = np.append(signs, 1.0 if enters[0, new] >= enters[1, new] else -1.0)
             columns[:, len(inside)] = added
             inside.append(new)

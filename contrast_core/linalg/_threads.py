@@ -21,7 +21,10 @@ _controller_in_use = threading.Lock()
 
 @contextmanager
 def worker_threads() -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
-    """Yield worker threads that share BLAS's threads, or none if BLAS has a single thread."""
+    """Yield a pool of worker threads and their number, or (None, 0) if BLAS has a single thread.
+
+    While the pool exists, each worker may use an equal share of the BLAS threads.
+    """
     with blas_threads() as blas:
         n_threads = max((library["num_threads"] for library in blas.info()), default=1)
         n_workers = min(n_threads, _MAX_WORKERS)

@@ -83,6 +83,8 @@ class Summary(NamedTuple):
         If `in_place`, the covariance of this summary is overwritten, and only the upper triangles
         are used.
         """
+        # The merged covariance is the weighted mean of both covariances, plus the contribution of
+        # the difference of the two means of each group that has rows in both summaries.
         weights = self.weights + other.weights
         n = weights.sum()
         share = other.weights / np.maximum(weights, np.finfo(np.float64).tiny)

@@ -115,23 +115,23 @@ def split_feature_moments(
         [FeatureMoments.from_block(block[mask]) for mask in sets if mask.any()]
         for _, block in whole.column_blocks()
     ]
-    found = iter([_side_by_side(parts) for parts in zip(*blocks, strict=True)])
-    return [next(found) if mask.any() else None for mask in sets]
+    of_sets = iter([_side_by_side(parts) for parts in zip(*blocks, strict=True)])
+    return [next(of_sets) if mask.any() else None for mask in sets]
 
 
 class _FeatureSum:
     """Moments of each feature, merged from the moments of blocks of rows."""
 
     def __init__(self) -> None:
-        self._found: FeatureMoments | None = None
+        self._total: FeatureMoments | None = None
 
     def add(self, block: Any, *_: object) -> None:
         if block.shape[0]:
-            found = FeatureMoments.from_block(block)
-            self._found = found if self._found is None else self._found.merge(found)
+            moments = FeatureMoments.from_block(block)
+            self._total = moments if self._total is None else self._total.merge(moments)
 
     def result(self) -> FeatureMoments | None:
-        return self._found
+        return self._total
 
 
 def _side_by_side(blocks: Sequence[FeatureMoments]) -> FeatureMoments:

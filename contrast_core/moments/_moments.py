@@ -30,7 +30,7 @@ Form: TypeAlias = Literal["dense", "span", "products"]
 # A pool of threads that compute a product together, and the number of threads.
 Threads: TypeAlias = tuple[Executor | None, int]
 
-ALONE: Threads = (None, 1)
+ALONE: Threads = (None, 1)  # no pool: the calling thread computes the product
 _CACHED_ELEMENTS = 2**16  # 512 KB of float64
 
 

@@ -7,9 +7,10 @@ of the covariance C with a few columns V (Saad, Numerical Methods for Large Eige
 
     C V = 1/n (X - 1 m^T)^T ((X - 1 m^T) V).
 
-Dense rows are centred block by block. Centring sparse rows would make them dense, so the mean is
-subtracted from their scores and from the result instead. This loses digits only for a feature whose
-mean is larger than its standard deviation, which is rare in sparse data.
+Dense rows are centred block by block. Centring sparse rows would make them dense. For sparse rows,
+the mean is therefore subtracted from the products of the rows with V (the scores) and from the
+result. This loses digits only for a feature whose mean is larger than its standard deviation, which
+is rare in sparse data.
 """
 
 from __future__ import annotations

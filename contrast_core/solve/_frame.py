@@ -4,7 +4,7 @@ Problem: a direction in which neither dataset varies is an eigenvector of ``C_X 
 the eigenvalue 0. It would come before every eigenvector with a negative eigenvalue, along which
 alpha times the background variance exceeds the foreground variance. The directions without variance
 form the null space of the sum of both covariances. The rank of the sum is determined after all D
-features are scaled to unit variance. The condition number is then at most D times the smallest one
+features are scaled to unit variance. Its condition number is then at most D times the smallest one
 that any scaling of the features can give (van der Sluis, Numerische Mathematik 14:14, 1969).
 Eigenvalues up to 4 D eps times the largest one count as zero.
 """
