@@ -110,15 +110,15 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
                 f"every row has the background label {self.background!r}; the foreground needs "
                 "rows of another label."
             )
-        sides = (~is_background, is_background)
-        foreground, background = (_taken(X, rows, side) for side in sides)
+        masks = (~is_background, is_background)
+        foreground, background = (_taken(X, rows, mask) for mask in masks)
         options: dict[str, Any] = {}
         if within is not None:
             of_rows = check_labels(within, n_rows, "within")
-            options |= {"within": of_rows[sides[0]], "background_within": of_rows[sides[1]]}
+            options |= {"within": of_rows[masks[0]], "background_within": of_rows[masks[1]]}
         if sample_weight is not None:
             weights = check_weights(sample_weight, n_rows, "sample_weight")
-            options |= {"sample_weight": weights[sides[0]], "background_weight": weights[sides[1]]}
+            options |= {"sample_weight": weights[masks[0]], "background_weight": weights[masks[1]]}
         self.estimator_ = clone(self.estimator).fit(foreground, background=background, **options)
         return self
 

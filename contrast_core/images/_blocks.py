@@ -86,16 +86,16 @@ def _tile_moments(
 ) -> list[SecondMoments]:
     sampling.rows(stack, mask, name=name)  # raises if there are no patches
     image = tuple(stack.shape[-len(sampling.sides) :])
-    counts = np.ones(image, dtype=bool) if mask is None else truth_values(mask, name)
+    marked = np.ones(image, dtype=bool) if mask is None else truth_values(mask, name)
     if len(image) == 2:
-        stack, part = excerpt(stack, None if mask is None else counts, progress)
-        counts = np.ones(stack.shape[-2:], dtype=bool) if part is None else part
+        stack, part = excerpt(stack, None if mask is None else marked, progress)
+        marked = np.ones(stack.shape[-2:], dtype=bool) if part is None else part
         mask = part
     sampling = Patches(sampling.size, wide_stride(sampling, stack, mask))
     found = []
-    for tiles in with_progress(_tiles(counts, sampling.sides), 4, "check", progress):
+    for tiles in with_progress(_tiles(marked, sampling.sides), 4, "check", progress):
         try:
-            rows = sampling.rows(stack, counts & tiles, name=name)
+            rows = sampling.rows(stack, marked & tiles, name=name)
         except ValueError:  # no window fits into these tiles
             continue
         if rows.shape[0] > 1:
@@ -104,15 +104,15 @@ def _tile_moments(
     return found[:n_even] or [SecondMoments.from_data(sampling.rows(stack, mask, name=name))]
 
 
-def _tiles(counts: BoolArray, sides: tuple[int, ...]) -> Iterator[BoolArray]:
+def _tiles(marked: BoolArray, sides: tuple[int, ...]) -> Iterator[BoolArray]:
     """Yield four masks (height, width), each True in every second tile along both axes."""
     odd = []
     for axis in (-2, -1):
-        others = tuple(other for other in range(counts.ndim) if other != counts.ndim + axis)
-        places = np.flatnonzero(counts.any(axis=others))
+        others = tuple(other for other in range(marked.ndim) if other != marked.ndim + axis)
+        places = np.flatnonzero(marked.any(axis=others))
         first, last = int(places[0]), int(places[-1]) + 1
         n_tiles = min(max(2, (last - first) // (3 * sides[axis])), _MOST_TILES)
-        tile = (np.arange(counts.shape[axis]) - first) * n_tiles // (last - first)
+        tile = (np.arange(marked.shape[axis]) - first) * n_tiles // (last - first)
         odd.append(tile % 2 == 1)
     down, across = odd
     for i, j in product((down, ~down), (across, ~across)):

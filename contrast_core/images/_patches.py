@@ -125,9 +125,9 @@ class Patches(Sampling):
         )
         if mask is None:
             return rows
-        counts = truth_values(mask, name)
-        check_mask(counts, shape if counts.ndim == len(shape) else image, stack, name)
-        return some_rows(rows, rows.are_inside(counts).ravel(), f"window of {_times(sides)} pixels")
+        marked = truth_values(mask, name)
+        check_mask(marked, shape if marked.ndim == len(shape) else image, stack, name)
+        return some_rows(rows, rows.are_inside(marked).ravel(), f"window of {_times(sides)} pixels")
 
 
 def _times(numbers: tuple[int, ...]) -> str:

@@ -155,13 +155,13 @@ def _results(found: object, n: int, n_features: int) -> NDArray[np.floating]:
 
 def check_mask(mask: ArrayLike, shape: tuple[int, ...], stack: Stack, name: str) -> BoolArray:
     """Return a mask as truth values; raise ValueError unless it has the given shape."""
-    counts = truth_values(mask, name)
-    if counts.shape != shape:
+    marked = truth_values(mask, name)
+    if marked.shape != shape:
         raise ValueError(
-            f"the mask of {name} has shape {counts.shape}; {name} has shape {tuple(stack.shape)} "
+            f"the mask of {name} has shape {marked.shape}; {name} has shape {tuple(stack.shape)} "
             f"and needs a mask of shape {shape}."
         )
-    return counts
+    return marked
 
 
 def truth_values(mask: ArrayLike, name: str) -> BoolArray:
@@ -171,20 +171,20 @@ def truth_values(mask: ArrayLike, name: str) -> BoolArray:
     """
     check_unmasked(mask, f"the mask of {name}")
     try:
-        counts = np.asarray(mask)
+        marked = np.asarray(mask)
     except (TypeError, ValueError):  # rows differ in length
-        counts = np.empty(0, dtype=object)
-    if counts.dtype == np.bool_:
-        return counts
-    values = few_values(counts) if counts.dtype.kind in "iu" else None
+        marked = np.empty(0, dtype=object)
+    if marked.dtype == np.bool_:
+        return marked
+    values = few_values(marked) if marked.dtype.kind in "iu" else None
     if values is None or not (values <= {0, 1} or values <= {0, 255}):
         raise TypeError(
-            f"the mask of {name} has dtype {counts.dtype}"
+            f"the mask of {name} has dtype {marked.dtype}"
             + (f" and the values {_listed(values)}" if values else "")
             + "; expected truth values, or integers that are 0 and 1 or 0 and 255. Compare with a "
             "number, such as labels > 0."
         )
-    return np.asarray(counts != 0)
+    return np.asarray(marked != 0)
 
 
 def few_values(stack: Stack) -> set[float] | None:
@@ -239,10 +239,10 @@ def _listed(values: set[float]) -> str:
     return ", ".join(f"{value:g}" for value in sorted(values))
 
 
-def some_rows(rows: StackRows, counts: BoolArray, sample: str) -> StackRows:
-    """Return the rows for which `counts` is True; raise ValueError if there are none."""
-    if not counts.any():
+def some_rows(rows: StackRows, marked: BoolArray, sample: str) -> StackRows:
+    """Return the rows for which `marked` is True; raise ValueError if there are none."""
+    if not marked.any():
         raise ValueError(
             f"no {sample} of {rows.name} lies entirely within the mask; draw a larger region."
         )
-    return rows.take(counts)
+    return rows.take(marked)

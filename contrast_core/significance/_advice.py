@@ -189,26 +189,26 @@ def contrast_advice(
     """
     rng = check_generator(random_state)
     samples = two_samples(X, background, units, background_units, **weights)
-    sides = (samples.foreground, samples.background)
-    n_folds = min(_N_FOLDS, *(sample.n_units for sample in sides))
+    both = (samples.foreground, samples.background)
+    n_folds = min(_N_FOLDS, *(sample.n_units for sample in both))
     folds = [
         fold[sample.codes]
-        for fold, sample in zip(samples.assign_to_parts(n_folds, rng), sides, strict=True)
+        for fold, sample in zip(samples.assign_to_parts(n_folds, rng), both, strict=True)
     ]
     fewest = min(int((folds[0] != i).sum()) for i in range(n_folds))
     most = min(samples.n_varying, samples.foreground.rows.shape[1], fewest - 1)
     numbers = [k for k in COMPONENTS if k <= most]
-    sizes = [np.empty((sample.rows.shape[0], len(numbers), len(METHODS))) for sample in sides]
+    sizes = [np.empty((sample.rows.shape[0], len(numbers), len(METHODS))) for sample in both]
     ridges = np.empty((n_folds, len(numbers), len(METHODS)))
     with resampling(samples), muted():
         for i in range(n_folds):
-            x, y = (s.moments(fold != i) for s, fold in zip(sides, folds, strict=True))
+            x, y = (s.moments(fold != i) for s, fold in zip(both, folds, strict=True))
             ridge = background_ridge(x, y, samples.n_varying)
             chosen = _whitened(_directions(x, y, ridge, numbers), y, ridge)
             ridges[i] = [[ridge * (each**2).sum() for each in of] for of in chosen]
-            for sample, fold, moments, size in zip(sides, folds, (x, y), sizes, strict=True):
+            for sample, fold, moments, size in zip(both, folds, (x, y), sizes, strict=True):
                 size[fold == i] = _squared_lengths(sample.rows[fold == i], moments.mean, chosen)
-    x_units, y_units = (_unit_means(s, size) for s, size in zip(sides, sizes, strict=True))
+    x_units, y_units = (_unit_means(s, size) for s, size in zip(both, sizes, strict=True))
     difference, error, df = _difference(x_units, y_units, samples.shared)
     # The errors of different folds are correlated, because their directions are fitted to
     # overlapping sets of rows. Nadeau and Bengio correct the standard error by this factor.

@@ -218,6 +218,6 @@ class _DeflatedUnits(Deflation):
     def _sets(self, is_treated: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
         """Return the covariances of foreground and background, with equal weights of all units."""
         [units] = self.units
-        sides = is_treated | self.pooled, ~is_treated
-        x, y = (units.covariance(side / side.sum()) for side in sides)
+        masks = is_treated | self.pooled, ~is_treated
+        x, y = (units.covariance(mask / mask.sum()) for mask in masks)
         return x, y

@@ -289,9 +289,10 @@ def _blocks(
     counts = [Counter(np.sort(side).tolist()) for side in labels]
     named = list(dict.fromkeys([*counts[0], *counts[1]]))
     paired = any(name in counts[0] and name in counts[1] for name in named)
+    # A unit needs enough rows in both datasets if blocks are paired, else only in its own dataset.
     used = [
-        [name for name in named if all(count[name] >= FEWEST_ROWS for count in sides)]
-        for sides in ([counts, counts] if paired else [[counts[0]], [counts[1]]])
+        [name for name in named if all(count[name] >= FEWEST_ROWS for count in needed)]
+        for needed in ([counts, counts] if paired else [[counts[0]], [counts[1]]])
     ]
     n = min(map(len, used))
     if n < FEWEST_UNITS:

@@ -74,9 +74,10 @@ def cross_fitted_ratio(
 
     On the rows to which V is fitted, this ratio would be large for any data. On the other half, it
     is at most the baseline tr(C_X) / tr(C_Y) if both datasets have the same distribution. It is
-    then the baseline times the factor :math:`s / (s + \tau')`, where s is the mean variance along
-    the columns of V and the ridge :math:`\tau'` is a quarter of the mean variance of a feature. If
-    all directions have the same variance, this factor is 0.8.
+    then the baseline times the factor :math:`s / (s + \tau')`, where s is the background's mean
+    variance along the columns of V, and the ridge :math:`\tau'` is a quarter of the background's
+    mean variance per feature, both in the other half. If all directions have the same variance,
+    this factor is 0.8.
 
     Parameters
     ----------
