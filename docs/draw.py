@@ -4,7 +4,7 @@
     python docs/draw.py front alpha  # only these pictures
 
 Each function of a module in docs/drawings draws the picture with its name. The pictures `front` and
-`cvae` are kept in the repository. `cvae` trains networks and needs torch.
+`cvae` are kept in the repository, in docs/. `cvae` trains networks and needs torch.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from matplotlib import pyplot as plt
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
 KEPT = ("front", "cvae")
+# The condition leaves out functions that a module imports.
 DRAWINGS = {
     name: draw
     for module in (scatter, curves, images, track_record)

@@ -13,8 +13,8 @@ from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 _log = logging.getLogger(__name__)
-# Browsers put no space between the name of a function, such as tr, and an argument without
-# brackets.
+# Matches the sign that follows the name of a function, such as tr, if its argument has no brackets.
+# Browsers put no space there, so `_mathml` adds one.
 _AFTER_FUNCTION = re.compile(r"(<mo>&ApplyFunction;</mo>)(?!\s*<mo[^>]*>[(\[])")
 
 
@@ -42,7 +42,7 @@ def _block(self: HTML5Translator, node: nodes.math_block) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the renderer and make it the one in use."""
+    """Register the MathML renderer and select it for all pages."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.config.html_math_renderer = "mathml"
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

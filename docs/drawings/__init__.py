@@ -1,1 +1,1 @@
-"""Functions that draw the pictures of the documentation, and have the names of the pictures."""
+"""Functions that draw the pictures of the documentation; each has the name of its picture."""

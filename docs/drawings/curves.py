@@ -71,7 +71,7 @@ def components() -> None:
         xticks=at,
         xticklabels=[f"{i}\np = {p:.2g}" for i, p in zip(at, test.p_values, strict=True)],
         xlim=(0.7, 5.3),
-        title="Two of five components stand out of relabelled data",
+        title="Two of five components stand out from relabelled data",
     )
     legend_below(ax)
 
@@ -101,7 +101,7 @@ def how_many() -> None:
         ylim=(0, 1.02),
         xlabel="rows in each dataset",
         ylabel="sine of the angle\nto the true direction",
-        title="More rows find the direction; a weak one needs many (100 features)",
+        title="A weak signal needs more rows to be found (100 features)",
     )
     legend_below(ax, "standard deviation of the signal, in units of the noise")
 
@@ -144,7 +144,7 @@ def online() -> None:
         ylabel="alignment",
         ylim=(0, 1.02),
         xscale="log",
-        title="A stream approaches the components of all rows at once",
+        title="Components from a stream approach the components of all rows",
     )
 
 

@@ -16,6 +16,7 @@ def track_record() -> None:
     """Draw the table of the track record: accuracy over the number of components."""
     page = (Path(__file__).parents[1] / "track_record.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in page.split("<!-- TABLE -->")[1].splitlines()]
+    # rows[0] is empty, rows[1] is the head of the table, and rows[2] is the line below the head.
     sizes = [int(cell.split("=")[1]) for cell in rows[1][2:]]
     data, datasets = "", {}
     for cells in rows[3:-1]:
@@ -59,7 +60,7 @@ def track_record() -> None:
         ax.minorticks_off()
     for ax in axes.flat[len(datasets) :]:
         ax.set_axis_off()
-    # If the place below the last panel on the right is empty, this panel needs its own tick labels.
+    # If no panel lies below the last panel of the right column, it needs its own tick labels.
     axes.flat[len(datasets) - 2].tick_params(labelbottom=True)
     figure.supxlabel("components")
     figure.supylabel("classified correctly")
