@@ -52,7 +52,7 @@ def trace_ratio_alpha(
     ----------
     Trace-ratio contrast: Fujiwara et al., Journal of Data Science, Statistics, and
     Visualisation 2(5), 2022, doi:10.52933/jdssv.v2i5.56. The linear shrinkage of the background
-    covariance is an addition.
+    covariance is not part of that paper.
     """
     return automatic_contrast(foreground, background, n_components, plan)[0]
 

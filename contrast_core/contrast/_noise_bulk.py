@@ -70,6 +70,7 @@ def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> No
     # If the rank is below both the number of features and the degrees of freedom, some features are
     # exactly collinear, and the rank is the dimension.
     dimension = rank if rank < min(n_features, degrees) else n_features
+    # Number of eigenvalues that follow the Marchenko-Pastur law. The others are exactly zero.
     in_law = max(1, min(rank, int(degrees)))
     above = 0
     while True:

@@ -15,20 +15,20 @@ from contrast_core._validation import FloatArray, check_counts
 from contrast_core.deep._likelihoods import Gaussian, NegativeBinomial, RowModel
 from contrast_core.deep._networks import ContrastiveNetworks
 from contrast_core.deep._objective import bounds, posterior
-from contrast_core.deep._reading import Measured
+from contrast_core.deep._reading import BackgroundScale
 
 
 def row_model(
-    measured: Measured, device: torch.device, dtype: torch.dtype = torch.float32
+    scale: BackgroundScale, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> RowModel:
     """Return the distribution of rows given the outputs of the decoders.
 
-    It is negative binomial if `measured` has rates, which are computed for counts only. Otherwise
+    It is negative binomial if `scale` has rates, which are computed for counts only. Otherwise
     it is normal.
     """
-    if measured.rates_ is None:
+    if scale.rates_ is None:
         return Gaussian()
-    return NegativeBinomial(measured.mean_, measured.unit_, measured.rates_, device, dtype)
+    return NegativeBinomial(scale.mean_, scale.unit_, scale.rates_, device, dtype)
 
 
 class Coder:
@@ -40,20 +40,20 @@ class Coder:
     """
 
     def __init__(
-        self, networks: ContrastiveNetworks, measured: Measured, device: torch.device
+        self, networks: ContrastiveNetworks, scale: BackgroundScale, device: torch.device
     ) -> None:
         # Gradients are computed with respect to rows, but not with respect to weights.
         self.networks = networks.eval().double().requires_grad_(False)
-        self.measured = measured
+        self.scale = scale
         self._move_to(device)
 
     def _move_to(self, device: torch.device) -> None:
         self.networks.to(device)
-        self.device, self._model = device, row_model(self.measured, device, torch.float64)
+        self.device, self._model = device, row_model(self.scale, device, torch.float64)
 
     @property
     def _counts(self) -> bool:
-        return self.measured.rates_ is not None
+        return self.scale.rates_ is not None
 
     def salient(self, rows: Any) -> Any:
         """Return the posterior means of the salient latent variables."""
@@ -95,17 +95,17 @@ class Coder:
                 if latent is not None:
                     given = torch.tensor(latent, dtype=torch.float64, device=self.device)
                     total = total + getattr(self.networks, name)(given)
-            sums = total.new_full((len(total), 1), self.measured.total_ or 0.0)
-            mean = self.measured.mean_ if shared is not None else 0.0
+            sums = total.new_full((len(total), 1), self.scale.total_ or 0.0)
+            mean = self.scale.mean_ if shared is not None else 0.0
             rows = self._in_units(total, sums, mean).numpy(force=True)
-            scale = torch.exp(self.networks.log_noise).numpy(force=True)
+            deviation = torch.exp(self.networks.log_noise).numpy(force=True)
         if noise is None:
             return np.asarray(rows)
         rng = np.random.default_rng(noise)
         if self._counts:
-            means = rows * rng.gamma(scale**-2, scale**2, rows.shape)
+            means = rows * rng.gamma(deviation**-2, deviation**2, rows.shape)
             return np.asarray(rng.poisson(means), dtype=np.float64)
-        return np.asarray(rows + self.measured.unit_ * scale * rng.normal(size=rows.shape))
+        return np.asarray(rows + self.scale.unit_ * deviation * rng.normal(size=rows.shape))
 
     def _in_units(self, decoded: Tensor, sums: Tensor, mean: Any) -> Tensor:
         """Return the expected rows, in the units of the data, for outputs of the decoders.
@@ -115,7 +115,7 @@ class Coder:
         if self._counts:
             return cast("NegativeBinomial", self._model).proportions(decoded).exp() * sums
         offset = torch.as_tensor(mean, dtype=torch.float64, device=decoded.device)
-        return decoded * self.measured.unit_ + offset
+        return decoded * self.scale.unit_ + offset
 
     def _encoded(self, x: Tensor, kind: str) -> Tensor:
         encoder = getattr(self.networks, f"{kind}_encoder")
@@ -132,8 +132,8 @@ class Coder:
             noise = point[: k - n_latent[1]], point[k - n_latent[1] :]
             total = total + bounds(self.networks, self._model, x, y, noise) / (2 * k)
         # The networks see rows divided by `unit_`. This changes the log-density by a constant.
-        scale = 0.0 if self._counts else x.shape[1] * np.log(self.measured.unit_)
-        return (total - scale)[:, None]
+        shift = 0.0 if self._counts else x.shape[1] * np.log(self.scale.unit_)
+        return (total - shift)[:, None]
 
     def _apply(self, rows: Any, function: Callable[[Tensor], Tensor]) -> Any:
         if self._counts:
@@ -142,12 +142,12 @@ class Coder:
             if rows.device != self.device:
                 self._move_to(rows.device)
             if not self._counts:
-                mean = torch.as_tensor(self.measured.mean_, device=rows.device)
-                rows = (rows - mean) / self.measured.unit_
+                mean = torch.as_tensor(self.scale.mean_, device=rows.device)
+                rows = (rows - mean) / self.scale.unit_
             return function(rows)
         dense = rows.toarray() if issparse(rows) else np.asarray(rows)
         if not self._counts:
-            dense = (dense - self.measured.mean_) / self.measured.unit_
+            dense = (dense - self.scale.mean_) / self.scale.unit_
         with torch.no_grad():
             # Torch supports neither foreign byte orders nor negative strides.
             dense = np.ascontiguousarray(dense, dtype=np.float64)

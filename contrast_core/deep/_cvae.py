@@ -23,7 +23,7 @@ from contrast_core._validation import (
     check_number,
     shown,
 )
-from contrast_core.deep._reading import Measured, Noise, look_through, measured
+from contrast_core.deep._reading import BackgroundScale, Noise, background_scale, check_values
 from contrast_core.feedback import Progress, warn
 from contrast_core.rows import Rows, check_device
 from contrast_core.solve import contrast_rows
@@ -85,7 +85,7 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         Largest number of passes over the data (epochs). By default it is chosen to give 4000
         minibatches, but at least 20 and at most 400 passes.
     batch_size : int, default=128
-        Number of rows in a minibatch, from both datasets together in proportion to their rows.
+        Number of rows in a minibatch, which has rows of both datasets in proportion to their sizes.
     learning_rate : float above 0, default=1e-3
         Learning rate of Adam.
     validation_fraction : float from 0 to 0.5, default=0.1
@@ -277,10 +277,10 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         x, y_ = self._datasets(X, background)
         if going_on:
             self._check_continuation(x, sizes, noise)
-            look_through((x, y_), noise)
-            scale, seed = self._measured, self.seed_
+            check_values((x, y_), noise)
+            scale, seed = self._scale, self.seed_
         else:
-            scale = measured(x, y_, noise)
+            scale = background_scale(x, y_, noise)
             seed = int(check_generator(self.random_state).integers(2**63))
         networks = self._networks(x.shape[1], sizes, noise, seed)
         if going_on:
@@ -501,7 +501,7 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         return coder.decoded(t if salient else None, z if shared else None, noise=seed)
 
     def _mapped(self, X: MatrixLike, what: str) -> FloatArray:
-        """Apply a method of the fitted networks to rows."""
+        """Apply the method `what` of `Coder` to rows."""
         rows, coder = self._rows(X), self._coder()
         widths = dict(zip(("salient", "shared"), self.latent_sizes_, strict=True))
         width = (widths | {"denoised": self.n_features_in_}).get(what, 1)
@@ -509,8 +509,8 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         return result
 
     @property
-    def _measured(self) -> Measured:
-        return Measured(self.mean_, self.unit_, self.rates_, self.total_)
+    def _scale(self) -> BackgroundScale:
+        return BackgroundScale(self.mean_, self.unit_, self.rates_, self.total_)
 
     def _device(self) -> Any:
         return check_device("cpu" if self.device is None else self.device)
@@ -529,7 +529,7 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
             )
         networks = self._networks(self.n_features_in_, self.latent_sizes_, self.noise_, 0)
         networks.restore(self.weights_)
-        return Coder(networks, self._measured, self._device())
+        return Coder(networks, self._scale, self._device())
 
     def _networks(
         self,

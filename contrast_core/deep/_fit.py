@@ -11,7 +11,7 @@ import torch
 from contrast_core.deep._coding import row_model
 from contrast_core.deep._networks import ContrastiveNetworks
 from contrast_core.deep._objective import bounds
-from contrast_core.deep._reading import Measured, joint_minibatches, split
+from contrast_core.deep._reading import BackgroundScale, joint_minibatches, split
 from contrast_core.deep._training import History, train
 from contrast_core.feedback import Progress
 from contrast_core.rows import Rows
@@ -25,7 +25,7 @@ def fit_networks(
     networks: ContrastiveNetworks,
     foreground: Rows,
     background: Rows,
-    scale: Measured,
+    scale: BackgroundScale,
     *,
     batch_size: int,
     learning_rate: float,

@@ -20,7 +20,7 @@ TARGET = 1e4  # encoders see logarithms of counts that are scaled to this sum pe
 _MOST_HELD_OUT = 5000  # largest number of held-out rows, which are kept in memory
 
 
-class Measured(NamedTuple):
+class BackgroundScale(NamedTuple):
     """Mean and scale of the background; the fields have the names of fitted attributes of `CVAE`.
 
     mean_, unit_
@@ -42,7 +42,7 @@ class Measured(NamedTuple):
         return {} if self.rates_ is not None else {"shift": self.mean_, "scale": self.unit_}
 
 
-def measured(x: Rows, y: Rows, noise: Noise) -> Measured:
+def background_scale(x: Rows, y: Rows, noise: Noise) -> BackgroundScale:
     """Check both datasets, and return the mean and scale of the background.
 
     Raises
@@ -50,10 +50,10 @@ def measured(x: Rows, y: Rows, noise: Noise) -> Measured:
     ValueError
         If a value is not finite or not a count, or the background does not vary.
     """
-    look_through((x, y), noise)
+    check_values((x, y), noise)
     if noise == "normal":
         seen = FeatureMoments.from_data(y)
-        return Measured(seen.mean, _unit(seen, y.name))
+        return BackgroundScale(seen.mean, _unit(seen, y.name))
     totals, parts = np.zeros(y.shape[1]), []
     for block in y.blocks():
         totals += np.asarray(block.sum(axis=0, dtype=np.float64)).ravel()
@@ -62,10 +62,10 @@ def measured(x: Rows, y: Rows, noise: Noise) -> Measured:
     # A feature without background counts gets half a count, because the foreground may have some.
     rates = np.maximum(totals, 0.5)
     mean_total = float(totals.sum() / y.shape[0])
-    return Measured(seen.mean, _unit(seen, y.name), rates / rates.sum(), mean_total)
+    return BackgroundScale(seen.mean, _unit(seen, y.name), rates / rates.sum(), mean_total)
 
 
-def look_through(datasets: Sequence[Rows], noise: Noise) -> None:
+def check_values(datasets: Sequence[Rows], noise: Noise) -> None:
     """Check before training that values are finite, and for a count model that they are counts."""
     for rows in datasets:  # `blocks` raises an error if a value is not finite
         for block in rows.blocks():

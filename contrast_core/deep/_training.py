@@ -160,6 +160,7 @@ def train(
         if held_out is None or np.isclose(evaluation(), kept_loss, rtol=_SAME_LOSS):
             lowest, first, best = before.state.lowest, before.state.first, before.best
             _resume(module, adam, before.state)
+    # If the loss had settled in the earlier training, `patience` counts the new epochs only.
     counted_from = start if before is not None and before.ended == "settled" else 0
 
     epochs = range(start + 1, start + max_epochs + 1)

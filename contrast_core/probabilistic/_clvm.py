@@ -96,8 +96,8 @@ class CLVM(LatentModel):
 
         "horseshoe" keeps the features that the horseshoe prior does not shrink to zero. The prior
         is :math:`w_i \sim N(0, \rho_i^2 \tau^2 I)` with half-Cauchy scales. With missing values or
-        `robust` it needs "vi". If ``n_salient=1`` and few features have no salient part, the
-        horseshoe drops fewer of these features.
+        `robust` it needs "vi". With ``n_salient=1``, the horseshoe drops features without a salient
+        part less reliably if there are only a few of them.
     ard : bool, default=False
         Whether to choose the number of shared dimensions by automatic relevance determination;
         `n_shared` is then the largest number. A vague prior on the length of each column of S

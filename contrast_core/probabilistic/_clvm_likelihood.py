@@ -114,7 +114,8 @@ class Likelihood(ABC):
     unit : float
         Number by which data and loadings are divided, in the units of the data.
     size : int
-        Number of rows of the loadings, which are features or coordinates in the span of the data.
+        Number of rows of the loadings. Each of these rows belongs to a feature or, if the data have
+        more features than rows, to a coordinate in the span of the rows of the data.
     """
 
     n_shared: int

@@ -194,10 +194,10 @@ class LatentModel(ScoreMixin, MomentContrast):
 
         .. math:: \hat x = W (W^\top M W)^{-1} (I + W^\top M W)\, t + \bar x
 
-        with M as in `transform`. The result is the row in the span of the components whose
-        posterior mean is t. For the scores that `transform` returns, it equals the result of
-        `denoise`. (It differs from the model's expected row given t, which is
-        ``t @ W.T + mean_``.)
+        with M as in `transform`. The result is the row whose posterior mean is t and which differs
+        from the mean by a combination of the components. For the scores that `transform` returns,
+        this row equals the result of `denoise`. (It differs from the model's expected row given t,
+        which is ``t @ W.T + mean_``.)
 
         Parameters
         ----------

@@ -64,7 +64,8 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         Algorithm. All solvers give the same result.
 
         - "eigh" forms the covariances of the features.
-        - "gram" forms matrices in the span of all rows. It is meant for more features than rows.
+        - "gram" forms the covariances in an orthonormal basis of the span of all rows. It is meant
+          for more features than rows.
         - "lanczos" forms no matrix. It searches for the eigenvectors by products with the rows. A
           result is accepted if the residual, divided by the gap after the k-th eigenvalue, is at
           most 1e-8 (or the rounding error, if that is larger). This ratio bounds the sine of the

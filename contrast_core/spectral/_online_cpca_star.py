@@ -46,7 +46,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
 
     The method updates feedforward weights W (k, D) and lateral weights M (k, k) by each row. Let
     :math:`\delta = 1` if the row is foreground and 0 if it is background, and let p be the share of
-    background rows so far. A standardised row x (see Notes) updates W and M by
+    background rows so far. A standardised row x updates W and M by the following equations. The
+    standardisation and :math:`\beta'` are explained in the Notes.
 
     .. math::
         c &= W x, \qquad z = \delta\, M^{-1} c, \\
@@ -55,7 +56,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         M &\leftarrow M + \tfrac{\eta}{\tau} \left(z z^\top - M\right).
 
     The span of the rows of W converges to the span of the k leading solutions of
-    :math:`C_X v = \lambda B_\beta v`, which is also the span of the components of `CPCAStar`.
+    :math:`C_X v = \lambda B_\beta v`, with :math:`B_\beta = (1 - \beta) I + \beta C_Y`. This is
+    also the span of the components of `CPCAStar`.
 
     Parameters
     ----------

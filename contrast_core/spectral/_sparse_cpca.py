@@ -47,8 +47,10 @@ class SparseCPCA(StrengthPath, MomentContrast):
     .. math:: \min_{A, B} \sum_{j=1}^k (a_j - b_j)^\top C_+ (a_j - b_j)
         + \rho\lambda_1 \|b_j\|_2^2 + 2 t_j \|b_j\|_1 \quad\text{with } A^\top A = I,
 
-    which is sparse PCA of the square root of :math:`C_+`. The components are the vectors
-    :math:`b_j`, scaled to unit length. Without a penalty they equal the components of `CPCA`.
+    which is sparse PCA of the square root of :math:`C_+`. The parameters `ridge` and `penalty` set
+    :math:`\rho` and :math:`t_j`, and :math:`\lambda_1` is the largest eigenvalue. The components
+    are the vectors :math:`b_j`, scaled to unit length. Without a penalty they equal the components
+    of `CPCA`.
 
     Parameters
     ----------

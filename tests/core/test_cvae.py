@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from contrast_core.deep._coding import Coder  # noqa: E402
 from contrast_core.deep._likelihoods import NegativeBinomial  # noqa: E402
 from contrast_core.deep._networks import ContrastiveNetworks, sizes_of  # noqa: E402
-from contrast_core.deep._reading import Measured, normalised  # noqa: E402
+from contrast_core.deep._reading import BackgroundScale, normalised  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def test_the_bound_equals_the_density_if_the_posterior_is_exact() -> None:
     }
     networks = ContrastiveNetworks(given, sizes_of(4, 1, 1), (), torch.Generator())
     torch.nn.init.constant_(networks.log_noise, np.log(sd))
-    coder = Coder(networks, Measured(mean, unit), torch.device("cpu"))
+    coder = Coder(networks, BackgroundScale(mean, unit), torch.device("cpu"))
     own = unit**2 * (S @ S.T + sd**2 * np.eye(4))
     for bound, covariance in (
         (coder.foreground_bounds, own + unit**2 * W @ W.T),
