@@ -84,6 +84,7 @@ def normalised(counts: Any) -> Any:
 
 
 def _unit(seen: FeatureMoments, name: str) -> float:
+    """Return the root of the mean variance of the features, by which rows are divided."""
     unit = float(np.sqrt(seen.variance.mean()))
     if not seen.varies.any() or not 0 < unit < np.inf:
         raise ValueError(

@@ -56,7 +56,7 @@ class ContrastPath(ShortRepr):
     representatives : ndarray of shape (p,)
         Indices into `alphas` of the clusters' medoids, ascending.
     solvers : tuple of str
-        The solver of each contrast: "eigh" (LAPACK) or "search" (block search). Unless
+        The solver of each contrast: "eigh" (LAPACK) or "search" (block Davidson iteration). Unless
         ``plan.form`` is "products", a proof shows that the search found the leading eigenpairs.
     plan : contrast_core.solve.Plan
         The plan that was followed. ``plan.form`` is the form of the covariances, and

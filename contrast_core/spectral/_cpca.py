@@ -109,11 +109,12 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         "lanczos", the moments hold the rows, without a copy if possible. Do not change the rows
         while `at` is in use.
     solver_ : {"eigh", "search"}
-        The algorithm that found the eigenpairs. "eigh" is LAPACK. "search" is the block search,
-        whose result is proved if a matrix was formed.
+        The algorithm that found the eigenpairs. "eigh" is LAPACK. "search" is a block Davidson
+        iteration, whose result is proved if a matrix was formed.
     form_ : {"dense", "span", "products"}
-        Form in which the covariances were held. "dense" stands for matrices of the features, "span"
-        for matrices in the span of the rows, and "products" for the rows themselves.
+        Form in which the covariances were held. "dense" stands for features x features matrices,
+        and "span" for matrices in a basis of the span of the rows. With "products" no matrix was
+        formed, and the rows themselves were multiplied.
     plan_ : contrast_core.solve.Plan
         The plan that was followed. ``plan_.reason`` gives the reason in words. A model file holds
         the plan only if it was saved with ``moments=True``.

@@ -17,7 +17,9 @@ from contrast_core.spectral._positive_pairs import PositivePairEmbedding
 class PCAPlus(PositivePairEmbedding):
     r"""PCA+: PCA of the cross-moment of positive pairs, which shows what the two views share.
 
-    The components maximise the alignment of the views,
+    A positive pair consists of two rows that show the same signal. The first rows of all pairs are
+    one view, and the second rows are the other view. The components maximise the alignment of the
+    views,
 
     .. math:: \max_{V^\top V = I} \operatorname{tr} V^\top S^+ V, \qquad
         S^+ = \frac{1}{2n}\sum_i x_i x_i^{+\top} + x_i^+ x_i^\top .
@@ -53,8 +55,9 @@ class PCAPlus(PositivePairEmbedding):
         ``components_`` and maps scores back. With the mean, they form `linear_map_`, a
         `contrast_core.spectral.LinearMap`.
     form_ : {"dense", "span", "products"}
-        Form in which the covariances were held. "dense" stands for a matrix of the features, "span"
-        for a matrix in the span of the rows, and "products" for the rows themselves.
+        Form in which the covariances were held. "dense" stands for features x features matrices,
+        and "span" for matrices in a basis of the span of the rows. With "products" no matrix was
+        formed, and the rows themselves were multiplied.
     plan_ : contrast_core.solve.Plan
         The plan that was followed. ``plan_.reason`` gives the reason in words. A model file holds
         the plan only if it was saved with ``moments=True``.

@@ -33,6 +33,7 @@ _GOOD_PAIRS = 0.5
 class PCAPlusPlus(PositivePairEmbedding):
     r"""PCA++: components that two views of the same rows share, despite a strong background.
 
+    Row i of one view and row i of the other view are a positive pair: they show the same signal.
     The directions maximise the alignment of the views, under the constraint that the scores are
     uncorrelated and have unit variance ("uniformity"),
 
@@ -93,8 +94,9 @@ class PCAPlusPlus(PositivePairEmbedding):
         weights. `reconstruction_` maps scores back and is `patterns_` divided by the weights. With
         the mean, they form `linear_map_`, a `contrast_core.spectral.LinearMap`.
     form_ : {"dense", "span", "products"}
-        Form in which the covariances were held. "dense" stands for a matrix of the features, "span"
-        for a matrix in the span of the rows, and "products" for the rows themselves.
+        Form in which the covariances were held. "dense" stands for features x features matrices,
+        and "span" for matrices in a basis of the span of the rows. With "products" no matrix was
+        formed, and the rows themselves were multiplied.
     plan_ : contrast_core.solve.Plan
         The plan that was followed. ``plan_.reason`` gives the reason in words. A model file holds
         the plan only if it was saved with ``moments=True``.
