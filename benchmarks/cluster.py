@@ -39,9 +39,11 @@ from benchmarks.common.measures import peak_memory
 from benchmarks.common.report import Report, run
 from contrast_core import SecondMoments
 
-N_GENES, SHARE, BLOCK = 2000, 0.06, 10_000
+N_GENES, BLOCK = 2000, 10_000  # number of genes, and of cells that are generated at once
+SHARE = 0.06  # share of the values that are not zero
 WARM = 10_000  # number of cells in a first call, which imports and compiles code untimed
-WORST_TIME, WORST_MEMORY = 1.3, 600
+WORST_TIME = 1.3  # largest ratio of elapsed seconds
+WORST_MEMORY = 600  # MB of a worker
 DESIGN: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 
 
@@ -70,7 +72,8 @@ def clocks() -> np.ndarray:
 def on_one_machine(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return the seconds to read all cells, and the seconds to read them and compute the moments.
 
-    Both are CPU seconds and elapsed seconds. The moments are those of both conditions.
+    Each result is an array with the CPU seconds and the elapsed seconds. The moments of both
+    conditions are computed.
     """
     lazy = ad.experimental.read_lazy(path)
     known = lazy.obs[["condition"]].to_memory()["condition"]
@@ -115,13 +118,15 @@ def main(report: Report) -> None:
             write(path, n)
             print(f"{n:,} cells x {N_GENES:,} genes", flush=True)
             read, alone = on_one_machine(path)
-            report.measured("one machine: CPU seconds of reading", read[0])
-            report.measured("  CPU seconds of reading and moments", alone[0])
+            report.measured("one process: CPU seconds for reading", read[0])
+            report.measured("  CPU seconds for reading and moments", alone[0])
             together, memory = on_a_cluster(path)
             report.measured("cluster: elapsed seconds", together[1])
-            report.measured("  elapsed / one machine", together[1] / alone[1], most=WORST_TIME)
-            report.measured("  CPU seconds / one machine", together[0] / alone[0])
-            report.measured("MB of a worker", memory, most=WORST_MEMORY)
+            report.measured(
+                "  elapsed / elapsed of one process", together[1] / alone[1], most=WORST_TIME
+            )
+            report.measured("  CPU seconds / CPU seconds of one process", together[0] / alone[0])
+            report.measured("largest memory of a worker in MB", memory, most=WORST_MEMORY)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,13 @@
 Foreground and background are float32, and their means are about 100 standard deviations from 0. The
 benchmark measures the time of the moments of both datasets, and of the path from these moments. The
 moments are computed in three ways: on the device from tensors that are already there, on the device
-from arrays of the host (`device="cuda"`), and on the processor. Times are medians of wall seconds
-with the device synchronised.
+from arrays of the host (`device="cuda"`), and on the processor. Times are medians of wall seconds,
+including the time until the device has finished.
 
 Bound: at every contrast the subspace from the GPU's moments agrees with LAPACK's subspace from the
-processor's moments. The sine of the largest angle is at most max(1e-8, 100 eps |C| / gap).
+processor's moments. The sine of the largest angle is at most max(1e-8, 100 eps |C| / gap), where
+eps is the precision of float64, |C| is the largest absolute eigenvalue of the contrast, and the gap
+is between the last eigenvalue that is wanted and the next one.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ def main(report: Report) -> None:
             taken = moments(data, device=device, precision=precision)[0]
             report.measured(f"moments of both datasets {what}, {precision}: seconds", taken)
     on_host, reference = moments(hosts)
-    report.measured("  the processor / the device", on_host / on_device)
+    report.measured("  time of the processor / time of the device", on_host / on_device)
     spent, path = wall(lambda: contrast_path(found[0], background=found[1]), device, 1)
     report.measured("path of 41 contrasts from the moments: seconds", spent)
     off = excess(*(each.covariance for each in reference), path.alphas, path.components)

@@ -1,11 +1,11 @@
 """Compare the suite with other published packages: `python benchmarks peers`.
 
 The current versions of the packages are installed for the length of the run. The first part tests
-whether they find the same subspaces as this suite after their parameters are converted as described
-in docs/coming_from.md. The error is the sine of the largest principal
-angle. The second part measures the separation of known groups with all defaults. The third part
-prints the figures of docs/coming_from.md that show where packages depart from the papers.
-`benchmarks/speed.py` compares the times.
+whether the packages find the same subspaces as this suite after their parameters are converted as
+described in docs/coming_from.md. The error is the sine of the largest principal angle. The second
+part measures the separation of known groups with all defaults. The third part prints the figures of
+docs/coming_from.md that show where packages depart from the papers. `benchmarks/speed.py` compares
+the times.
 """
 
 from __future__ import annotations

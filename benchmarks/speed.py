@@ -1,4 +1,4 @@
-"""Compare the speed on dense data with peers, plain eigenproblems and plain matrix products.
+"""Compare the speed on dense data with other packages, eigenproblems and matrix products alone.
 
 Times are CPU seconds on one BLAS thread; short times are medians of three runs. The two
 computations of a ratio alternate in the same process, so that a busy machine does not distort it.
@@ -40,7 +40,7 @@ def path(report: Report, contrastive: Any) -> None:
 
 
 def likelihood(report: Report, pcpca: Any) -> None:
-    """Time PCPCA with missing values. The peer takes data with features as rows."""
+    """Time PCPCA with missing values. The package `pcpca` takes data with features as rows."""
     rng = np.random.default_rng(0)
     X, Y = (rng.normal(size=(500, 50)) for _ in range(2))
     for rows in (X, Y):
@@ -88,9 +88,11 @@ def chunks(report: Report) -> None:
         lambda: moments("single"),
     )
     scale = n_chunks / few
-    report.measured("chunks: share of the rate in float64", scale * limit / plain, least=0.6)
+    report.measured(
+        "chunks: share of the speed of BLAS in float64", scale * limit / plain, least=0.6
+    )
     share = scale * limit_single / single
-    report.measured('chunks, precision="single": share in float32', share, least=0.6)
+    report.measured('chunks, precision="single": share of the speed in float32', share, least=0.6)
     report.measured("dask / the plain loop", by_dask / plain, most=1.1)
 
 

@@ -52,6 +52,7 @@ def cpu_seconds(fit: Any) -> float:
 def affordable(solver: str, n: int, d: int, task: str) -> bool:
     """Return whether a solver is expected to finish within a minute."""
     size = {"eigh": d, "gram": n, "lanczos": 0}[solver]
+    # A thread does about 2e10 multiplications per second.
     sums = n * d * {"eigh": d, "gram": n, "lanczos": 500}[solver]
     contrasts = 41 if task == "path" else 8 if task == "automatic" else 1
     return sums / 2e10 + contrasts * size**3 / 2e10 < 60

@@ -23,7 +23,7 @@ from contrast_core import CLVM, CPCA
 from contrast_core.datasets import load_mouse_protein, make_four_groups, make_motion_sensors
 from contrast_core.linalg import subspace_error
 
-CARRY = np.arange(23) < 17  # channels that depend on the activities; the magnetometers do not
+INFORMATIVE = np.arange(23) < 17  # channels that depend on the activities; the magnetometers do not
 
 
 def generated(n: int, d: int, size: float, seed: int = 0) -> tuple[Any, Any]:
@@ -105,7 +105,7 @@ def sensors(report: Report) -> None:
             CLVM(n_shared=5, sparsity=sparsity).fit(data.foreground, background=data.background)
             for data in sets
         )
-        right = sum(bool((model.selected_ == CARRY).all()) for model in models)
+        right = sum(bool((model.selected_ == INFORMATIVE).all()) for model in models)
         report.row(what, "left out", f"exactly the six in {right} of {len(sets)}", right >= least)
 
 

@@ -235,7 +235,7 @@ def front(report: Report) -> None:
         else:
             covariances = [rotation * rng.random(5) @ rotation.T for _ in range(2)]
         clouds = [np.einsum("ij,jk,ik->i", directions, C, directions) for C in covariances]
-        # These rows have exactly these covariances.
+        # `white` has exactly the unit covariance, so these rows have exactly these covariances.
         X, Y = (SecondMoments.from_data(white @ np.linalg.cholesky(C).T) for C in covariances)
         path = contrast_path(X, background=Y, n_components=1, alphas=np.geomspace(0.001, 1000, 200))
         variances = (path.foreground_variances[:, 0], path.background_variances[:, 0])

@@ -17,8 +17,8 @@ from contrast_core import CPCA, CPCAStar, OnlineCPCAStar
 from contrast_core.datasets import load_mouse_protein
 from contrast_core.linalg import principal_angles
 
-LEVEL = 0.9
-UNIT = np.append(np.arange(0, 1, 0.01), 0.995)
+LEVEL = 0.9  # accuracy above which the width is measured
+UNIT = np.append(np.arange(0, 1, 0.01), 0.995)  # contrasts on the paper's scale
 
 
 def width(report: Report) -> None:

@@ -41,7 +41,7 @@ PAPER = {
     "mild": (0.125, 0.212, 0.250, 0.275, 0.311, 0.347, 0.375, 0.388, 0.415, 0.401),
 }
 WHY = {
-    "strong": "both are means of fifty runs; one is above and one below the theory",
+    "strong": "both errors are means of fifty runs, one above and one below the theoretical error",
     "mild": "the variances of signal and background are equal, which the theory excludes",
 }
 # Errors that the paper reports at D/n = 0.4 for growing n (Tables 10 and 11), and the number of
@@ -160,7 +160,7 @@ def theory(report: Report) -> None:
     for name, background in BACKGROUNDS.items():
         curves, expected = [], []
         for d in (round(ratio * N_PAIRS) for ratio in RATIOS):
-            generators = [np.random.default_rng(d)] * RUNS
+            generators = [np.random.default_rng(d)] * RUNS  # all runs draw from one generator
             forms = (paper_form(), PCAPlusPlus, pca_plus)
             found = errors(generators, N_PAIRS, d, forms, SIGNAL, background)
             curves.append(found.mean(axis=0))

@@ -8,8 +8,8 @@ cells is subtracted. The measure is the area under the ROC curve (AUC) that sepa
 cells from half of the non-targeting cells. The direction is learnt from other cells: the cells of
 the target's other guides, and the other half of the non-targeting cells. AUCs are means over guides
 and three random halvings. AUCs are also computed for one component of PCA, for one component of
-cPCA*, and for Mixscape's definition, which is written out here. Mixscape subtracts from each cell
-the mean of its 20 nearest non-targeting cells of the replicate. It then projects onto the
+cPCA*, and for Mixscape, which is computed here from its definition. Mixscape subtracts from each
+cell the mean of its 20 nearest non-targeting cells of the replicate. It then projects onto the
 difference of the two means on the genes that differ (Wilcoxon, adjusted p below .05, log2 fold
 change above .25). Its AUC is .5 if fewer than five genes differ. For the 95% intervals, cells are
 drawn with replacement within each guide while the directions stay fixed. The ridge, the number of
@@ -78,7 +78,11 @@ def log_counts(rng: np.random.Generator, rates: FloatArray) -> FloatArray:
 def areas(
     positive: FloatArray, negative: FloatArray, weights: NDArray[Any], others: NDArray[Any]
 ) -> FloatArray:
-    """Return the area under the ROC curve, (n_draws,), for each draw of weights of the cells."""
+    """Return the area under the ROC curve, (n_draws,), for each draw of weights of the cells.
+
+    `weights` are the weights of the cells with the scores `positive`, and `others` are the weights
+    of the cells with the scores `negative`, each of shape (n_draws, n_cells).
+    """
     above = (positive[:, None] > negative) + 0.5 * (positive[:, None] == negative)
     found = ((weights @ above.astype(np.float32)) * others).sum(axis=1)
     return np.asarray(found / weights.sum(axis=1) / others.sum(axis=1), dtype=np.float64)

@@ -1,7 +1,8 @@
 """Digits 0 and 1 on outdoor pictures, which replace the papers' digits on ImageNet's grass.
 
-The pictures are the twelve bundled photographs and, with CONTRAST_DATA, fifteen BSDS500 scenes of
-meadows and undergrowth. The scenes may be used but not distributed.
+The pictures are twelve bundled photographs. If the environment variable CONTRAST_DATA is set, the
+fifteen scenes of meadows and undergrowth of BSDS500 are used as well. These scenes may be used but
+not distributed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Print our results beside those of the paper or beside bounds, and record the misses."""
+"""Print our results beside the paper's results or beside bounds, and record which are missed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Report:
         print(f"  {what:66}{value:10.4g}  {told}", flush=True)
 
     def _verdict(self, what: str, reached: Any) -> str:
-        """Return the word for a result, after noting what was not reached."""
+        """Return the word to print for a result, and record the name of a row that is missed."""
         if not reached:
             self.missed.append(what)
         return "reached" if reached else "MISSED"
