@@ -217,10 +217,11 @@ def best_split(scores: np.ndarray, labels: np.ndarray) -> tuple[str, float]:
 
 
 def front(report: Report) -> None:
-    """Fig. 7: no random direction has more foreground and less background variance than cPCA's.
+    """Fig. 7: no direction has more foreground and less background variance than a component.
 
-    The covariances of five features are random. They either have independent eigenvectors or share
-    one basis of eigenvectors. There are 200 contrasts.
+    A component is compared with 200,000 random directions, for each of 200 contrasts. The
+    covariances of five features are random. They either have independent eigenvectors or share one
+    basis of eigenvectors.
     """
     rng = np.random.default_rng(0)
     directions = rng.normal(size=(200_000, 5))
