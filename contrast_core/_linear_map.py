@@ -195,12 +195,13 @@ class LinearMap:
 
     @staticmethod
     def reconstruction_of(projection: FloatArray, loadings: FloatArray) -> FloatArray:
-        r"""Return the reconstruction within the span of loadings, for scores that may be shrunk.
+        r"""Return the matrix R that maps scores back to rows, for scores that may be shrunk.
 
         .. math:: R = (W^\top P)^+ W^\top
 
-        If scores are shrunk towards zero, as posterior means are, the reconstruction undoes the
-        shrinkage. Because of the pseudo-inverse, scores that were shrunk to zero stay at zero.
+        The rows of R are combinations of the loadings, which are the columns of W. If scores are
+        shrunk towards zero, as posterior means are, the reconstruction undoes the shrinkage.
+        Because of the pseudo-inverse, scores that were shrunk to zero stay at zero.
 
         Parameters
         ----------

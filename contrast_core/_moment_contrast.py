@@ -216,7 +216,7 @@ class MomentContrast(LinearContrast):
         """Centre the scores of the rows with each label.
 
         The subtracted mean is the mean of this label in the foreground of the fit. If the label did
-        not occur there, or `foreground` is False, it is the mean of the given rows.
+        not occur there, or `foreground` is False, it is the mean of the given rows with this label.
         """
         labels = check_labels(within, len(scores), "within")
         known = np.asarray(getattr(self, "within_labels_", ())).tolist() if foreground else []

@@ -226,7 +226,7 @@ def check_number(
 ) -> float:
     """Return a number within its limits; `reason` explains the limits in the error.
 
-    Only the upper limit may be infinite.
+    Infinity is accepted only if `at_most` is infinite, and minus infinity never.
     """
     end = None if at_most is None else f"{at_most:g}"
     if below is not None:

@@ -82,7 +82,7 @@ def make_motion_sensors(
     *,
     random_state: int | np.random.Generator | None = 0,
 ) -> ContrastData:
-    """Simulate two activities in 23 channels of body-worn sensors, six of which are uninformative.
+    """Simulate two activities that 17 of 23 channels of body-worn sensors show.
 
     The data imitate the mHealth recordings and have the same channels: accelerometers at chest,
     ankle and arm, an electrocardiogram of two leads, and gyroscopes and magnetometers at ankle and

@@ -61,8 +61,8 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of foreground and background.
     signal_variances_ : ndarray of shape (r,)
-        Variances of the uncorrelated coordinates of the signal, in units of the background's
-        variance, in descending order.
+        Variances of the signal along the first r coordinates of `filters_`, in units of the
+        background's variance, in descending order. The other coordinates hold no signal.
     filters_ : ndarray of shape (n_features, n_features)
         ``(x - background_mean_) @ filters_`` are the coordinates in which N is the identity and S
         is diagonal. The coordinates with signal come first.

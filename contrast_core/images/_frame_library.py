@@ -37,12 +37,12 @@ class FrameLibrary(NamedTuple):
     mean : ndarray of shape (D,), float32
         Mean frame.
     components : ndarray of shape (k, D), float32
-        Principal components, scaled to mean square one over the pixels; the strongest comes first.
+        Principal components, scaled to variance one over the pixels; the strongest comes first.
     variances : ndarray of shape (k,)
         Mean square of the components' coefficients in the library.
     unexplained : float
         Mean squared error when left-out frames are predicted, divided by the error of a prediction
-        without components, that is, by the mean frame and a fitted brightness.
+        that uses the mean frame and a fitted brightness, but no components.
     """
 
     mean: SingleArray
@@ -69,7 +69,8 @@ def frame_library(frames: SingleArray) -> FrameLibrary:
     k = int(errors.argmin())
     values, vectors = np.linalg.eigh(_centred(products[0] + products[1]))
     values, vectors = values[: -k - 1 : -1], vectors[:, : -k - 1 : -1]
-    # An eigenvalue is the sum of squares of a component's part of the data, over frames and pixels.
+    # An eigenvalue is the sum over pixels of the squared deviations of ``vector @ frames`` from its
+    # own mean. The division therefore gives each component a variance of one.
     components = (vectors / np.sqrt(values / n_pixels)).T.astype(np.float32) @ frames
     return FrameLibrary(mean, components, values / (m * n_pixels), float(errors[k] / errors[0]))
 

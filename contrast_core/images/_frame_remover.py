@@ -30,7 +30,8 @@ from contrast_core.images._stationary import texture
 from contrast_core.rows import Rows, rows_of
 from contrast_core.solve import contrast_rows
 
-_MOST_PIXELS = 2048  # most pixels of a small frame; larger frames are compared with a library
+# Most pixels of a small frame. Larger frames are compared with a library of background frames.
+_MOST_PIXELS = 2048
 _FEWEST_FRAMES = 4  # least number of background frames: two in each half for cross-validation
 _LIBRARY_VALUES = 2**27  # most values in a library: 512 MB in float32
 _LIBRARY_FRAMES = 64  # a library may hold this many frames, however large they are
@@ -94,8 +95,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         the shrunk mean of the background and the mean of the signal.
     patterns_ : ndarray of shape (n_features, n_features) or (k, n_features)
         Small frames: matrix that maps the coordinates of `filters_` back to rows; the components
-        come first. Large frames: components of the background, scaled to mean square one, in
-        float32.
+        come first. Large frames: components of the background, scaled to variance one over the
+        pixels, in float32.
     signal_mean_ : ndarray of shape (n_features,)
         Small frames: mean of the signal, :math:`\mu`.
     signal_variances_ : ndarray of shape (n_features,)

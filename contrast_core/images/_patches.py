@@ -61,7 +61,7 @@ class Patches(Sampling):
                 f"size={shown(self.size)} has {len(sides)} sides; expected an integer or at least "
                 "two sides."
             )
-        reason = f"for windows of {_times(sides)} pixels, so that none is left out,"
+        reason = f"for windows of {_times(sides)} pixels, so that no pixel is left out,"
         stride = check_count(self.stride, "stride", at_most=min(sides), reason=reason)
         object.__setattr__(self, "size", sides if isinstance(self.size, tuple) else sides[0])
         object.__setattr__(self, "stride", stride)

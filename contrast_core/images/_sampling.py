@@ -56,8 +56,8 @@ class Sampling(ABC):
         Raises
         ------
         ValueError
-            If a stack of this shape has no such samples, or the mask has a wrong shape or contains
-            no sample.
+            If no sample can be cut from a stack of this shape, or the mask has a wrong shape or
+            contains no sample.
         TypeError
             If pixels are not real numbers, the mask does not hold truth values, or the stack or the
             mask has masked entries.

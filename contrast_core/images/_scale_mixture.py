@@ -20,6 +20,9 @@ BACKGROUND_STRENGTHS = (0.02, *np.geomspace(0.1, 4.0, 6).tolist())
 class ScaleMixture(NamedTuple):
     r"""Two Gaussian scale mixtures in the coordinates that diagonalise both covariances.
 
+    A row x is the sum of the background's mean, a signal z and a background b. The strength s of
+    the signal and the strength g of the background differ from row to row:
+
     .. math:: x = \bar y + \sqrt s\, z + \sqrt g\, b, \qquad z \sim N(0, S), \quad b \sim N(0, N)
 
     Parameters

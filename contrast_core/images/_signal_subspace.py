@@ -22,7 +22,9 @@ _ROUNDS = 5  # largest number of rounds, each of which estimates strengths and d
 _SETTLED = 0.01  # the rounds end when the mean relative change of the strengths is smaller
 _MARGIN = 1.02  # an eigenvalue must exceed this multiple of the edge
 _FRAMES_PER_COMPONENT = 5  # least number of frames per component
-_UNDETECTED = 0.1  # the signal's prior variance where none is detected, over sqrt(aspect ratio)
+# The prior variance of the signal along directions in which no signal is detected, divided by the
+# square root of the aspect ratio.
+_UNDETECTED = 0.1
 
 
 class SignalSubspace(NamedTuple):
@@ -94,22 +96,23 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
         Whitened frames, minus the background's mean.
     """
     n_features = foreground.shape[1]
-    strengths, others = np.ones(len(foreground)), np.ones(len(background))
+    strengths, background_strengths = np.ones(len(foreground)), np.ones(len(background))
     background_variance = 1.0
     for step in range(_ROUNDS + 1):
         weights = 1 / strengths
         mean = weights @ foreground / weights.sum()
         centred = foreground - mean
-        found = _directions(centred, strengths, background, others)
+        found = _directions(centred, strengths, background, background_strengths)
         if step == _ROUNDS:
             break
         before = strengths
-        strengths, others = (
+        strengths, background_strengths = (
             _residual(frames, found.directions) for frames in (centred, background)
         )
-        background_variance = float(others.mean())
-        strengths, others = (
-            np.maximum(each / background_variance, _WEAKEST) for each in (strengths, others)
+        background_variance = float(background_strengths.mean())
+        strengths, background_strengths = (
+            np.maximum(each / background_variance, _WEAKEST)
+            for each in (strengths, background_strengths)
         )
         if np.abs(np.log(strengths / before)).mean() < _SETTLED:
             break
@@ -141,7 +144,10 @@ def shrunk(
 
 
 def _directions(
-    centred: FloatArray, strengths: FloatArray, background: FloatArray, others: FloatArray
+    centred: FloatArray,
+    strengths: FloatArray,
+    background: FloatArray,
+    background_strengths: FloatArray,
 ) -> _Directions:
     """Return the directions in which the foreground varies more than noise and background do."""
     n, n_features = centred.shape
@@ -156,7 +162,7 @@ def _directions(
         weighted.T @ weighted, subset_by_value=(edge, np.inf), overwrite_a=True, check_finite=False
     )
     values, vectors = values[: -most - 1 : -1], vectors[:, : -most - 1 : -1]
-    power = (1 / others) @ (background @ vectors) ** 2 / len(background)
+    power = (1 / background_strengths) @ (background @ vectors) ** 2 / len(background)
     excess = np.maximum(power, 1.0)
     kept = values > edge * excess
     values, vectors, excess = values[kept], vectors[:, kept], excess[kept]

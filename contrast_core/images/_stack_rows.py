@@ -4,8 +4,9 @@ Each sample is a window of pixels, which has a side along every axis of the stac
 last two axes, and its other sides are 1. A pixel with its channels spans the axis of the channels.
 A patch is short along the axes of the image, and neighbouring patches overlap.
 
-Windows are read in bands, which follow one axis of the stack. All windows with the same place along
-this axis and along all earlier axes form a line. A band consists of neighbouring lines.
+Windows are read in bands, and a band consists of neighbouring lines of windows. A line holds all
+windows that begin at the same place along one chosen axis and along all axes before it. In an
+image, for example, a line holds all patches that begin in the same row of pixels.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class StackRows(Rows):
     sides : tuple of int
         Side of the windows along each axis of the stack; no window is larger than the stack.
     axis : int
-        Axis along which the windows of a band follow each other.
+        Axis along which the lines of a band follow each other.
     stride : int, default=1
         Step between neighbouring windows along the axes on which a side is longer than 1.
     name, elements
@@ -136,7 +137,8 @@ class StackRows(Rows):
             array must hold zeros at first, and it is complete when the results of all rows have
             been added.
         start, stop : int
-            Two consecutive values that `edges()` returns if no rows are left out.
+            Two consecutive values of `edges()`. These rows must be all windows of the stack:
+            none may have been left out by a mask.
         results : ndarray of shape (stop - start, n_features) or (stop - start, 1)
             One number for each feature of each sample, or one number for each sample.
         """
@@ -308,7 +310,7 @@ def _runs(starts: NDArray[np.intp], stride: int) -> list[slice]:
 def _steps(
     starts: NDArray[np.intp], side: int, stride: int
 ) -> Iterator[tuple[slice, tuple[Any, Any]]]:
-    """Yield slices of an axis, with the windows that cover each slice and the pixels in them.
+    """Yield slices of an axis, each with the windows that cover it and its place in them.
 
     A slice holds one pixel of each of several windows, or all pixels of a single window. No pixel
     occurs twice in a slice, so that all of its pixels can be added at once.

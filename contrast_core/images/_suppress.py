@@ -146,10 +146,11 @@ def suppress_background(
     background_strength : {"auto", "varying", "constant"}, default="auto"
         For patches: whether the strength of the background may differ from place to place; see
         `StructuredBackgroundRemover`. "auto" is "constant" for strips on a dark ground, that is
-        with ``brightness="remove"``, and "varying" otherwise. A strip shows only a few lines of
-        random brightness, and their differences would be mistaken for a change of strength. In
-        photographs, a constant strength would remove flat areas that differ from the background in
-        brightness only.
+        with ``brightness="remove"``, and "varying" otherwise. Strips on a dark ground need
+        "constant", because a strip shows only a few lines of random brightness, and their
+        differences would be mistaken for a change of strength. Photographs need "varying", because
+        a constant strength would remove flat areas that differ from the background in brightness
+        only.
     channel_axis : int, optional
         Axis of the image that holds channels. Each channel has its own background. A background
         image must have the same channels in the same axis; a mask is shared by all channels.

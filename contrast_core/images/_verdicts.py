@@ -41,7 +41,9 @@ _SWAPPED = 2.0
 _UNSTRUCTURED = 0.5
 # Areas of 4 and 14 windows leave 2.6 and 1.5 times the error that an area of 39 windows leaves.
 _FEWEST_WINDOWS = 16
-_SIGNAL_IN_AREA = 0.12  # largest variance of the result in an empty area, divided by the image's
+# Threshold for the variance of the result in the background area, divided by its variance in the
+# whole image. A larger ratio means that the area holds signal.
+_SIGNAL_IN_AREA = 0.12
 _LEAST_OUTLYING = 0.005  # least share of outliers in the squared residual of frames with signal
 _SIGNAL_BEHIND = 0.02  # least share of outliers in background frames that show signal
 _SOME_FRAMES = 16  # number of frames of each kind that are tested
@@ -84,8 +86,8 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     - *Nothing found*: one half of the blocks chooses the two directions in which the foreground
       varies most relative to the background. In the other half, the foreground has less than 1.5
       times the background's variance in these directions. This ratio is the median over at most ten
-      splits into halves, each used both ways. The ratio is not divided by the ratio of the total
-      variances, because the foreground is the background with something added.
+      splits into halves, each used both ways. Foreground and background are not rescaled to equal
+      total variances first, because the foreground is the background with something added.
     - *Layers probably swapped*: with foreground and background exchanged, the same ratio is at
       least 2, and at least twice the original ratio.
     - *Unstructured background*: the participation ratio

@@ -39,6 +39,7 @@ def stationary_moments(moments: SecondMoments, sides: tuple[int, ...]) -> Second
     The covariance is averaged over pairs of pixels with the same displacement, and the
     mean is averaged over all pixels. The moments need this averaging because a background area
     holds few long windows. Without it, strips of 96 x 4 pixels leave up to 1.7 times the error.
+    If the windows are not square, the covariance is also multiplied by `_FEW_LINES`.
 
     Parameters
     ----------

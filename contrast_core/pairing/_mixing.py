@@ -216,7 +216,8 @@ def _neighbor_weights(distances: NDArray[np.floating], perplexity: float) -> NDA
     squares -= squares.min(axis=1, keepdims=True)
     scale = squares.mean(axis=1, keepdims=True)
     squares /= np.where(scale > 0, scale, 1)
-    low, high = np.full(scale.shape, -20.0), np.full(scale.shape, 20.0)  # bounds of the logarithm
+    # Bounds of the logarithm of the kernel's precision, which is the inverse of its squared width.
+    low, high = np.full(scale.shape, -20.0), np.full(scale.shape, 20.0)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         weights = np.exp(-squares * np.exp(middle))

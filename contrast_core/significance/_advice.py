@@ -26,7 +26,7 @@ COMPONENTS = (1, 2, 3, 5, 10, 20, 50)
 _N_FOLDS = 5
 _ENOUGH = 0.9  # a method is good enough if it holds at least this share of the largest excess
 # The ridge of whitening divided by the ridge of cPCA*. The ridge of cPCA* is a quarter of the mean
-# background variance, so that the ridge of whitening is a tenth of it.
+# background variance, so that the ridge of whitening is a tenth of this variance.
 _WEAKER_RIDGE = 0.4
 
 

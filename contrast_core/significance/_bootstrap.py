@@ -118,7 +118,7 @@ def bootstrap_stability(
     estimator : CPCA, CPCAStar, PCPCA or another `MomentContrast`
         The method and number of components. It is cloned. An automatic strength is chosen once, on
         the data, and the same strength is used for all resamples. PCPCA is resampled as cPCA at
-        ``alpha = gamma'``, which has the same components.
+        ``alpha = gamma_``, which has the same components.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Foreground and background rows, not moments. Without units, the background may be a list of
         several datasets. They are mixed as in `CPCA.fit`, each centred at its own mean.

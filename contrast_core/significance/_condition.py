@@ -57,6 +57,7 @@ def condition_test(
     :math:`T_j^{(b)}` is the statistic of relabelling b. The relabellings include the original
     labels. As in `permutation_test`, component j is the leading direction after the earlier
     components are removed, at the automatic contrast strength :math:`\alpha_j` for one component.
+    At a given strength, and for PCPCA, the statistic is an eigenvalue, as described there.
 
     If a donor has rows in both sets, a relabelling swaps these two parts or leaves them in place.
     The mean of the two parts is subtracted from both. Donors with rows in one set only are not
@@ -109,9 +110,9 @@ def condition_test(
     -----
     If the condition has no influence on how a donor's rows are drawn, the first component's p-value
     at an automatic contrast is exact. At a given contrast it is approximate, because both sets are
-    scaled to the total variances of the original sets. The p-values of later components are
-    approximate too, because every relabelling removes the components that were found with the
-    original labels.
+    scaled to the total variances of the original sets. The same holds for PCPCA, even if its gamma
+    is automatic. The p-values of later components are approximate too, because every relabelling
+    removes the components that were found with the original labels.
 
     The moments of a donor with few rows are noisy. If treated donors and controls had different
     numbers of rows, this noise alone would distinguish them. Rows are therefore left out at random,

@@ -54,7 +54,8 @@ class ConditionShift:
     p_value : float
         One-sided p-value of the null hypothesis that the effect is not positive.
     n_blocks : int
-        Number of units, pairs of units, or parts of the rows that were held out in turn.
+        Number of blocks that were held out in turn. A block is a unit, a set of units of both
+        datasets, or a fifth of the rows.
     units : tuple
         Names of the units in use; empty if no units were given.
     left_out : tuple
@@ -140,10 +141,9 @@ def condition_shift(
     Each block of rows is held out in turn, and the direction is computed from the other blocks. Let
     :math:`s_b` be the difference of the two means of block b along this direction. The effect is
     the mean of the :math:`s_b`. Its interval and p-value come from Student's t distribution over
-    blocks. The :math:`s_b` are not independent: every pair of blocks contributes to their mean
-    twice, because each block of the pair is held out once. With n blocks, the variance of the mean
-    without an effect is therefore
-    :math:`2 (n - 1) / (n - 2)` times the estimate for independent terms.
+    blocks. The :math:`s_b` are not independent: of any two blocks, each is measured along a
+    direction to which the other contributed. With n blocks and without an effect, the variance of
+    the mean is therefore :math:`2 (n - 1) / (n - 2)` times the estimate for independent terms.
 
     The expected effect is never negative, because the difference of the means is measured along a
     direction that estimates this difference. The upper end of the interval is therefore at least 0.

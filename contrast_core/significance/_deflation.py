@@ -19,8 +19,9 @@ class Deflation:
     """Components of two datasets, and the units of the datasets with these components removed.
 
     A unit is a single row, or a set of rows such as a donor. To remove component j (counted from
-    0), the units are reflected so that its direction becomes coordinate axis j. The next component
-    is then found in the coordinates after j. A subclass defines `_original_covariances`.
+    0), the units are reflected so that the direction that is projected out becomes coordinate axis
+    j. The next component is then found in the coordinates after j. A subclass defines
+    `_original_covariances`.
 
     Parameters
     ----------
@@ -111,7 +112,10 @@ class Deflation:
                 )
 
     def _add(self, found: Leading, totals: tuple[float, float]) -> FloatArray:
-        """Add component j; return the normal (D,) of the reflection that maps it to axis j."""
+        """Add component j, and return the normal (D,) of a reflection.
+
+        The reflection maps the direction that is projected out to axis j.
+        """
         j = len(self.found)
         mirror = np.zeros(self.units[0].means.shape[1])
         mirror[j:] = found.removed / np.linalg.norm(found.removed)

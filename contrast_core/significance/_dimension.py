@@ -240,8 +240,9 @@ class _WeightedRows:
                 _largest_square(noise * rng.choice([-1.0, 1.0], noise.shape)) for _ in range(_FLIPS)
             ]
             edge = np.mean(largest) + _QUANTILE * np.std(largest, ddof=1)
-            # The remaining rows have the total variance of the noise in fewer dimensions, which
-            # raises their largest variance by the ratio of the Marchenko-Pastur edges.
+            # Random signs spread the noise over all dimensions. The remaining rows have the same
+            # total variance in fewer dimensions. This raises their largest variance by the ratio of
+            # the Marchenko-Pastur edges.
             edge *= _edge(n - 1 - k, n_features - k) / _edge(n, n_features)
             if not values[k] ** 2 > edge:
                 return k

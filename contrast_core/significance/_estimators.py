@@ -65,7 +65,7 @@ def quietly_fitted(
 def at_fixed_strength(fitted: MomentContrast, n_components: int) -> MomentContrast:
     """Return an unfitted estimator with the contrast strength of a fitted one.
 
-    For PCPCA, a cPCA at ``alpha = gamma'`` is returned, which has the same components. PCPCA itself
+    For PCPCA, a cPCA at ``alpha = gamma_`` is returned, which has the same components. PCPCA itself
     cannot be used, because its noise variance may not exist at that strength for every resample.
 
     Raises

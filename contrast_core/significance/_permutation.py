@@ -33,16 +33,17 @@ class PermutationTest(ShortRepr):
         P-value of each component. The values never decrease from one component to the next, so that
         a component is significant only if all earlier components are significant.
     statistics : ndarray of shape (k,)
-        Statistics of the original data, each computed after the earlier components are removed. At
-        an automatic strength, the statistic of component j is
-        :math:`\alpha_j \operatorname{tr} C_Y / \operatorname{tr} C_X`; at a given strength, it is
-        the method's leading eigenvalue.
+        Statistics of the original data, each computed after the earlier components are removed. If
+        `alpha` or `beta` is automatic, the statistic of component j is
+        :math:`\alpha_j \operatorname{tr} C_Y / \operatorname{tr} C_X`. At a given strength, it is
+        the method's leading eigenvalue. For `PCPCA`, it is an eigenvalue even if gamma is
+        automatic.
     null_statistics : ndarray of shape (B, k)
         Statistic of each component in each set of relabelled data.
     strengths : ndarray of shape (k,)
         Contrast strength at which each component was found, on the scale of the estimator's
-        parameter (for `PCPCA`, gamma'). It is the component's own automatic strength, or the
-        strength that the estimator was given.
+        parameter. It is the component's own automatic strength, or the strength that the estimator
+        was given. For `PCPCA`, it is ``gamma_`` for all components.
     components : ndarray of shape (k, n_features)
         The directions that were tested, at unit length.
     n_permutations : int
@@ -127,9 +128,9 @@ def permutation_test(
 
     Components are found one after the other. Component j is the leading direction :math:`v_j` after
     the earlier components are removed, at the automatic contrast strength :math:`\alpha_j` for
-    *one* component. (If the
-    first component dominates, the automatic contrast for two components is often so strong that the
-    second component is not found.) The statistic and p-value of component j are
+    *one* component. (If the first component dominates, the automatic contrast for two components is
+    often so strong that the second component is not found.) The statistic and p-value of component
+    j are
 
     .. math:: T_j = \alpha_j \frac{\operatorname{tr} C_Y}{\operatorname{tr} C_X} , \qquad
         p_j = \frac{1 + \#\{b : T_j^{(b)} \ge T_j\}}{1 + B} ,
@@ -156,8 +157,8 @@ def permutation_test(
         number, all relabellings use this number. Component j is then the estimator's own component,
         and the statistic is its eigenvalue. For cPCA and for orthogonal cPCA*, :math:`v_j` is
         projected out. Each relabelled set is scaled to the total variance of the original set.
-        PCPCA is tested as cPCA at ``alpha = gamma'``, which has the same components. An automatic
-        gamma' is chosen once.
+        PCPCA is tested as cPCA at ``alpha = gamma_``, which has the same components. An automatic
+        gamma is chosen once, on the original data. It is then treated like a given number.
     X, background : array-like, DataFrame or sparse matrix of shape (n or m, n_features)
         Foreground and background rows, not moments. Without units, the background may be a list of
         several datasets. They are mixed as in `CPCA.fit`, each centred at its own mean.
@@ -315,7 +316,7 @@ class _DeflatedSamples(Deflation):
 
         The centred units of a dataset nearly sum to zero. Without this error, the units that a
         relabelling moves and the units that it leaves in place would have nearly opposite sums. The
-        statistic would then be too low, and far too low with few units.
+        statistics of relabelled data would then be too low, and far too low with few units.
         """
         draws = [rng.normal(size=len(units)) for units in self.units]
         # The two parts of a shared unit have opposite means, so they use the same draw.

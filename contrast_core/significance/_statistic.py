@@ -35,14 +35,16 @@ class Statistic:
     statistic is the method's leading eigenvalue.
 
     Without a given strength, the automatic alpha of one component is the largest ratio of
-    variances, :math:`\max_v v^\top P v / v^\top (Q + \tau I) v`. This maximum is attained by the
-    leading direction of cPCA*, and also by the leading component of cPCA at that alpha. The
-    statistic is alpha tr Q / tr P, which does not depend on the scales of P and Q.
+    variances, :math:`\max_v v^\top P v / v^\top (Q + \tau I) v`, where :math:`\tau` is a quarter
+    of the mean variance of a feature in Q. This maximum is attained by the leading direction of
+    cPCA*, and also by the leading component of cPCA at that alpha. The statistic is
+    alpha tr Q / tr P, which does not depend on the scales of P and Q.
 
     Parameters
     ----------
     alpha, beta : float or None
-        Given strength of cPCA or cPCA*; if both are None, the strength is automatic.
+        Given strength of cPCA or cPCA*; if both are None, the strength is automatic. For PCPCA,
+        alpha is ``gamma_``.
     star : bool
         Whether the method is cPCA*.
     orthogonal : bool
