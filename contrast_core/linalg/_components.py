@@ -58,10 +58,10 @@ _SINE_OF_MATRIX = 1e-10  # stricter for a single matrix, where this costs only o
 _PROGRESS = 1e-3
 _PATIENCE = 8
 _FEATURES_PER_STEP = 250
-# Capacity of a search space in columns: at least the first number, and at least the second number
-# for each column that is multiplied at a time. `search_components` uses the first pair, because
-# its products take most of the time. `proved_components` uses the second pair, because its small
-# eigenproblems take most of the time.
+# Capacity of a search space in columns: the first number of a pair or, if this is more, the second
+# number times the number of columns that are multiplied at a time. `search_components` uses the
+# larger capacity, because its products take most of the time. `proved_components` uses the smaller
+# capacity, because the eigenproblems within its search space take most of the time.
 _CAPACITY, _CAPACITY_OF_MATRICES = (240, 30), (160, 12)
 
 

@@ -73,8 +73,8 @@ def leading_ratios(
 def check_definite(background: FloatArray, weight: RidgeWeights) -> None:
     """Raise ValueError if the condition number of B is above ``1 / (D eps)``."""
     rounding = len(background) * np.finfo(np.float64).eps
-    # The trace of C_Y is at least its largest eigenvalue. Most ridges are far above the rounding
-    # error of this bound, so that the eigenvalues need not be computed.
+    # The trace of C_Y is an upper bound of its largest eigenvalue. With most ridges, this bound
+    # shows that the condition number is small enough, and no eigenvalues need to be computed.
     if weight.identity > rounding * (weight.identity + weight.background * background.trace()):
         return
     spectrum = np.maximum(scipy.linalg.eigvalsh(background, check_finite=False), 0.0)

@@ -7,8 +7,9 @@ space. Its results (Ritz values and Ritz vectors) are candidates until they are 
 leading eigenpairs. The proof (`_proof`) needs an upper bound of the (k+1)-th eigenvalue. Two bounds
 are used.
 
-1. Inertia. If a Cholesky factorisation of the shifted contrast succeeds, only k eigenvalues exceed
-   the shift (`_proof`), so the shift is an upper bound.
+1. Inertia. Let the k columns of V be the Ritz vectors of a contrast C, and let S be a positive
+   diagonal matrix. If ``sigma I - C + V S V^T`` has a Cholesky factor, at most k eigenvalues of C
+   exceed sigma (`_proof`), so sigma is an upper bound.
 2. Convexity. The sum of the j largest eigenvalues of ``C_X - alpha C_Y`` is a maximum of functions
    that are linear in alpha, and hence convex. Therefore, between two contrasts, the sum of the
    k + 1 largest eigenvalues lies below the chord that joins its values at these contrasts. The sum

@@ -107,8 +107,9 @@ class Pencil(NamedTuple):
 def by_diagonal(diagonals: Sequence[FloatArray], patience: int, extra: int = 2) -> Stage:
     """Return a stage that divides each residual by its Ritz value minus the diagonal of C(alpha).
 
-    `diagonals` holds the diagonal of the foreground, (D,), and that of the background if there is
-    one.
+    `diagonals` holds the diagonals (D,) of the foreground and, if there is one, of the background.
+    `patience` and `extra` are fields of `Stage`: `extra` is the number of Ritz vectors after the
+    wanted ones.
     """
     x, *y = diagonals
 

@@ -24,7 +24,8 @@ from contrast_core._validation import FloatArray
 _EPS = float(np.finfo(np.float64).eps)
 _MAX_STEPS = 3000  # tens of steps suffice unless variances of components are nearly equal
 _LAST_FEATURE = 1 - 1e-3  # largest level, as a share of the level that removes the last feature
-# Limit of the number of times that a feature enters or leaves, per feature to select.
+# Largest number of steps of least angle regression, per feature to select. At each step, a feature
+# enters the selection, leaves it, or is ruled out.
 _MOST_EVENTS = 8
 _TIED = 1e-9  # largest relative difference of two levels that counts as rounding
 
@@ -132,8 +133,10 @@ class _Support:
         self.matrix, self.kept = matrix, np.flatnonzero(coefficients)
         self.signs = np.sign(coefficients[self.kept])
         self.root = matrix.root[:, self.kept]
-        self.narrow = self.kept.size <= len(self.root)
-        inner = self.root.T @ self.root if self.narrow else self.root @ self.root.T
+        # The root has r rows. If the support has more than r features, an r x r matrix is
+        # factorised instead of the larger matrix of the features (Woodbury identity).
+        self.has_few_features = self.kept.size <= len(self.root)
+        inner = self.root.T @ self.root if self.has_few_features else self.root @ self.root.T
         inner.flat[:: len(inner) + 1] += matrix.ridge
         self.factor = scipy.linalg.cho_factor(inner, overwrite_a=True, check_finite=False)
 
@@ -146,7 +149,7 @@ class _Support:
 
     def values(self, right: FloatArray) -> FloatArray:
         """Solve ``(C + ridge I) b = right`` for the features of the support only, (size,)."""
-        if self.narrow:
+        if self.has_few_features:
             return np.asarray(scipy.linalg.cho_solve(self.factor, right, check_finite=False))
         inner = scipy.linalg.cho_solve(self.factor, self.root @ right, check_finite=False)
         return np.asarray((right - self.root.T @ inner) / self.matrix.ridge)

@@ -1,8 +1,9 @@
 """Positive pairs as two ordinary datasets: the pairs' means and their half differences.
 
-Problem: compute the two symmetric matrices of PCA+ and PCA++ from moments of ordinary datasets. Let
-U have the rows u = (x + x+)/2 and let D have the rows d = (x - x+)/2, one for each pair. Then
-the symmetric cross-moment S+ of the views and the covariance S of all rows are
+Problem: compute the two symmetric matrices of PCA+ and PCA++ from moments of ordinary datasets. A
+pair consists of a row x of one dataset, X, and a row x+ of another, X+ (the two views). Let U have
+the rows u = (x + x+)/2 and let D have the rows d = (x - x+)/2, one for each pair. Then the
+symmetric cross-moment S+ of the views and the covariance S of all rows are
 
     S+ = (C_XX+ + C_X+X) / 2 = C_U - C_D,      S = (C_X + C_X+) / 2 = C_U + C_D,
 
@@ -12,7 +13,8 @@ background D and alpha = 1, and PCA++ is cPCA* with the same foreground and back
 In the exchangeable form, both views are centred by their common mean, so that a shift between the
 views counts as disagreement. The second moment of D is then taken about zero. It equals C_D plus
 the covariance of the two points +delta/2 and -delta/2, where delta is the difference of the views'
-means. The literal form of the paper instead needs a third matrix, the covariance of the first view.
+means. The literal form of the PCA++ paper ("PCA++: How uniformity induces robustness to background
+noise in contrastive learning") instead needs a third matrix, the covariance of the first view.
 """
 
 from __future__ import annotations
@@ -227,8 +229,11 @@ class PairMoments:
     def second_moments(self, *, exchangeable: bool = True) -> Moments:
         r"""Return the covariance S that PCA++ whitens by.
 
-        .. math:: S = (S_X + S_{X^+})/2 + \delta\delta^\top/4,
+        .. math:: S = (C_X + C_{X^+})/2 + \delta\delta^\top/4,
             \qquad \delta = \bar x - \bar x^+
+
+        Here :math:`C_X` and :math:`C_{X^+}` are the covariances of the two views, each about its
+        own mean, :math:`\bar x` or :math:`\bar x^+`.
 
         Parameters
         ----------
@@ -257,6 +262,9 @@ class PairMoments:
         r"""Return the cross-moment that PCA+ and PCA++ maximise, of shape (size, size).
 
         .. math:: S^+ = C_U - C_D - \delta\delta^\top/4
+
+        Here :math:`C_U` and :math:`C_D` are the covariances of the pairs' means and half
+        differences, and :math:`\delta` is the difference of the means of the two views.
 
         Parameters
         ----------

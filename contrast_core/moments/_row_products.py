@@ -219,8 +219,8 @@ def _sparse_products(rows: StackedRows) -> tuple[FloatArray, FloatArray, FloatAr
         gram *= roots[:, None]
         gram *= roots
     if filled.any():
-        well = replace(rows, parts=tuple(part.columns(filled) for part in rows.parts))
-        gram = _dense_products(well, gram)[0]
+        filled_part = replace(rows, parts=tuple(part.columns(filled) for part in rows.parts))
+        gram = _dense_products(filled_part, gram)[0]
     return gram, means, variances
 
 

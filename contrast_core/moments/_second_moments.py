@@ -288,18 +288,20 @@ class SecondMoments(Moments):
         ValueError
             As for `from_data`.
         """
-        joint = pieces(parts) if len(parts) > 1 and device is None else None
-        if joint is None:
+        # Selections may overlap. They are split into disjoint pieces, so each row is read once.
+        split = pieces(parts) if len(parts) > 1 and device is None else None
+        if split is None:
             return [
                 _moments(_summaries([rows], precision, device)[0], rows.groups, rows.names)
                 for rows in parts
             ]
-        summaries = _summaries(joint[0], precision, None)
+        disjoint, pieces_of_parts = split
+        summaries = _summaries(disjoint, precision, None)
         return [
             _moments(
                 reduce(Summary.merge, [summaries[i] for i in made_of]), rows.groups, rows.names
             )
-            for rows, made_of in zip(parts, joint[1], strict=True)
+            for rows, made_of in zip(parts, pieces_of_parts, strict=True)
         ]
 
     @classmethod

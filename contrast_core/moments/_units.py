@@ -27,8 +27,8 @@ def warn_of_units(variances: FloatArray, background_variances: FloatArray, most:
     variances, background_variances : ndarray of shape (n_features,)
         Variance of each feature in foreground and background.
     most : int
-        Largest number of features that count as few. At most a tenth of the features that vary
-        count as few, but always at least one feature does.
+        A few features are a tenth of the features that vary, but at least one feature and at most
+        this number of features.
     """
     n_varying = int(((variances > 0) | (background_variances > 0)).sum())
     if n_varying < _FEWEST_FEATURES:

@@ -12,7 +12,8 @@ All `Rows` have these attributes and methods:
                        be NaN
 `name`, `names`        name of the data in error messages; names of the features, or None
 `is_sparse`            whether blocks are CSR rather than ndarrays
-`place`, `in_memory`   "memory", "stored", "dask" or "device" (a tensor that is not on the host)
+`place`, `in_memory`   where the data are: "memory", "stored" (in a file), "dask" or "device" (a
+                       tensor that is not on the host); whether `place` is "memory"
 `device`               device of a tensor, else None
 `missing`, `can_miss`  whether NaN is accepted as a missing value, and whether this kind of data can
                        hold missing values

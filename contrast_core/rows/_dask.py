@@ -72,7 +72,7 @@ class DaskRows(Rows):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options with which the rows of each chunk are made, so that they agree with all rows."""
+        """Options of the `MemoryRows` of a chunk, so that it is read and checked like the array."""
         return {
             "elements": self.elements,
             "remedy": self.remedy,

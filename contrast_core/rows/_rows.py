@@ -347,7 +347,7 @@ def row_view(matrix: Any, start: int, stop: int) -> Any:
     """Return consecutive rows of a CSR matrix; unlike a slice, this does not copy their entries."""
     ends = matrix.indptr[start : stop + 1]
     entries = slice(ends[0], ends[-1])
-    # The constructor would copy arrays that are less than half of their base.
+    # SciPy's constructor would copy views of less than half of an array, so the attributes are set.
     view = type(matrix)((len(ends) - 1, matrix.shape[1]), dtype=matrix.dtype)
     view.data, view.indices = matrix.data[entries], matrix.indices[entries]
     view.indptr = ends - ends[0]

@@ -88,7 +88,7 @@ class ProblemSize(NamedTuple):
     """Numbers that describe an eigenproblem and determine its plan.
 
     n_rows, n_features : int
-        Rows and features of all datasets together.
+        Number of rows of all datasets together, and number of features.
     n_components : int
         Number of components, k.
     contrasts : int
@@ -241,7 +241,7 @@ def _columns_of_a_matrix(task: ProblemSize, limits: Limits) -> float:
         return task.size / 2
     # A search also makes each column orthogonal to all earlier columns, which matters if there are
     # few entries. For each column, this is estimated to cost as much as inner products with a third
-    # of all columns.
+    # of all columns that the search multiplies.
     others = limits.columns_each * (task.n_components + 2.0) / 3
     column = task.entries + others * task.n_features
     solved = task.size**4 / (4 * limits.lapack_columns * column)
