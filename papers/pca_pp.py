@@ -41,7 +41,7 @@ PAPER = {
     "mild": (0.125, 0.212, 0.250, 0.275, 0.311, 0.347, 0.375, 0.388, 0.415, 0.401),
 }
 WHY = {
-    "strong": "both errors are means of fifty runs, one above and one below the theoretical error",
+    "strong": "both errors are means of fifty runs, and the theoretical error lies between the two",
     "mild": "the variances of signal and background are equal, which the theory excludes",
 }
 # Errors that the paper reports at D/n = 0.4 for growing n (Tables 10 and 11), and the number of

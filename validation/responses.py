@@ -258,6 +258,9 @@ def mixscape(report: Report) -> None:
         for draw in range(N_SETS):
             values, true = sets[i, draw]
             x, y = values[600:], values[:600]
+            # The controls `new` did not respond. `called` gets two shares of them that are called
+            # by mistake: with the direction and lowest called score of the treated cells, and when
+            # `new` takes the place of the treated cells. Both fits use the controls `kept`.
             kept, new = y[:400], y[400:]
             shift = condition_shift(x, background=y, n_resamples=0, random_state=0)
             own = roc_auc_score(true, np.r_[shift.background_scores, shift.foreground_scores])
