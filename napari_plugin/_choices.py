@@ -33,7 +33,7 @@ ALL_FRAMES, THIS_FRAME = "all frames", "this frame"
 NO_CHANNELS = "none"
 _ROW = 4  # number of tick boxes for channels in a row
 _MOST = 512  # largest number of pixels along a side of the box that are checked for signal
-_SETTLED = 250  # milliseconds without a change after which the drawn area is evaluated
+_PAUSE = 250  # milliseconds without a change after which the drawn area is evaluated
 
 
 _TOOLTIPS = {
@@ -88,8 +88,8 @@ class Choices(Container[Widget]):
         parts = [*self._parts[BOX], self.span, *self._parts[FRAMES], *self._parts[OTHER], self.hint]
         super().__init__(widgets=[self.image, self.axis, self.channels, self.kind, *parts])
         self.margins = self.channels.margins = (0, 0, 0, 0)
-        self._timer = QTimer(self.native, singleShot=True, interval=_SETTLED)
-        self._timer.timeout.connect(self._on_area_settled)
+        self._timer = QTimer(self.native, singleShot=True, interval=_PAUSE)
+        self._timer.timeout.connect(self._on_area_finished)
         self.image.changed.connect(self._on_image)
         self.axis.changed.connect(self._make_ticks)
         self.area.changed.connect(self._watch_area)
@@ -236,7 +236,7 @@ class Choices(Container[Widget]):
         if event.source == self.area.value:
             self._timer.start()
 
-    def _on_area_settled(self) -> None:
+    def _on_area_finished(self) -> None:
         self._show_what_applies()
         self.area_changed.emit()
 

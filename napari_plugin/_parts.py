@@ -14,6 +14,7 @@ from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import QComboBox, QSizePolicy, QWidget
 
 Light: TypeAlias = Literal["", "good", "doubtful", "instead"]
+"""No light, or a green, orange or red one. Red means that another choice should be made instead."""
 
 _LIGHTS = {"good": "#4caf50", "doubtful": "#e8a33c", "instead": "#e0605a"}
 _COLORS = ("#4c9be8", "#e8924c")
@@ -32,7 +33,7 @@ class Line(Label):
         label.setTextInteractionFlags(flag.TextSelectableByMouse | flag.TextSelectableByKeyboard)
 
     def say(self, text: str, light: Light = "") -> None:
-        """Show a text, with a light of this colour in front of it."""
+        """Show a text, with a light in front of it unless `light` is empty."""
         self.text, self.light = text, light
         shown = escape(text, quote=False).replace("\n", "<br>")
         color = _LIGHTS.get(light)

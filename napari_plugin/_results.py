@@ -162,7 +162,7 @@ class Results:
         for source in {id(each.source): each.source for each in self.shown}.values():
             if source in layers:
                 wanted[source] = kind == "original"
-                if wanted[source]:
+                if wanted[source]:  # images above the original would cover it, so they are hidden
                     above = layers[layers.index(source) + 1 :]
                     self._hidden += [
                         x for x in above if wanted.get(x, x.visible) and isinstance(x, Image)

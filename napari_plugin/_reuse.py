@@ -42,7 +42,7 @@ class Reuse(Section):
     def __init__(self, results: Results) -> None:
         self._results = results
         self.path: Path | None = None
-        """File of the loaded model, or None while models are fitted."""
+        """File of the loaded model. If it is None, every run fits a model."""
         self.export = PushButton(
             text="Export…", tooltip="Write the result as .ome.tif or .ome.zarr"
         )

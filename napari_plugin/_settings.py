@@ -32,7 +32,7 @@ METHODS: dict[Method, str] = {
 # Methods whose contrast strength is set by the slider.
 WITH_SLIDER = ("cpca", "pcpca", "cpca_star")
 AUTOMATIC = 0.5
-"""Position of the slider at which a projection has the automatic strength."""
+"""Position of the slider at which the strength is the automatically chosen one."""
 _STRONGEST = 0.99  # position of the slider above which the strength no longer grows
 SMALL_FRAME = 2048
 """Largest number of pixels of a frame for which a covariance of all pixels is estimated."""
@@ -40,7 +40,7 @@ SMALL_FRAME = 2048
 _DOING = {
     "map": "Removing",
     "check": "Checking",
-    "choose windows": "Choosing windows",
+    "choose windows": "Choosing patches",
     "read": "Reading",
 }
 
@@ -161,6 +161,6 @@ def default_samples(
 def default_patches(method: Method) -> Patches:
     """Return the default size and step of patches.
 
-    For the automatic method this is `Patches()`, which lets the core choose the windows itself.
+    For the automatic method this is `Patches()`, which lets `contrast_core` choose the patches.
     """
     return Patches() if method == "automatic" else Patches(16, 4)

@@ -51,7 +51,8 @@ CLASSES: dict[str, tuple[type, str, Any]] = {
     "pcpca": (PCPCA, "gamma", "auto"),
     "cpca_star": (CPCAStar, "beta", "auto"),
 }
-"""For each projection: its estimator, the name of its strength, and the automatic strength."""
+"""For each projection (every method except the automatic one): its estimator, the parameter that is
+its strength, and the value with which the estimator chooses this strength (0 for PCA)."""
 
 _MOST_VALUES = 2**24  # largest number of pixels of the foreground frames held in memory
 _MOST_BACKGROUND = 2**26  # largest number of pixels of the background frames held in memory
@@ -142,6 +143,7 @@ class Solution:
     @property
     def has_maps(self) -> bool:
         """Whether the model has components of whole frames, with weight maps and scores."""
+        # The method "library" finds components of the background, but none of the signal.
         is_library = getattr(self.estimator, "method_", "") == "library"
         return isinstance(self.samples, Frames) and not is_library and self.n_components > 0
 

@@ -41,8 +41,8 @@ _DEPTH = 0.75
 _RARE = 0.2
 _LEVEL = 0.05  # a contrast exceeds chance if its p-value is at most this
 _LEFT_OUT = 0.3  # largest share of the most variable genes that may be left out
-# Largest difference between the foreground and the background in the share of a set's most variable
-# genes that is in use.
+# For each set, the share of its most variable genes that is in use is computed. The two shares may
+# differ by at most this much.
 _ONE_SIDED = 0.15
 
 
@@ -122,8 +122,9 @@ def contrast_check(
         largest variance. There is a row for the contrast and, without `within`, a row for each
         comparison of two donors' controls. The columns are `ratio`, `baseline` (the ratio of the
         total variances), `relative` (the ratio divided by the baseline), `null` (True for
-        comparisons of controls) and `unit`. The unit says whether `donor` or `cell` was split into
-        the halves that fit and that measure the directions. A ratio by cell is exploratory.
+        comparisons of controls) and `unit`. The directions are fitted to one half of the data, and
+        the variances along them are measured in the other half. The unit says what is split into
+        halves: `donor` or `cell`. A ratio by cell is exploratory.
     `.uns['contrast_check' | key_added]['p_value']` : `float`
         The p-value by relabelling donors. It is missing if there are too few donors, or none.
     `.uns['contrast_check' | key_added]['sound']` : `str`
@@ -461,9 +462,9 @@ def _composition_found(
     """Check whether the background has the cell types of the foreground, up to a small share.
 
     A type is lacking if its share of the background is less than a fifth of its share of the
-    foreground. If there are many small types, some are lacking by chance. The share of
-    cells whose type is expected to lack by chance is computed from Poisson distributions, and
-    subtracted.
+    foreground. If there are many small types, some are lacking by chance. The check subtracts the
+    share of foreground cells whose types are expected to be lacking by chance, which is computed
+    from Poisson distributions.
     """
     front, back = (types[cells].value_counts() for cells in (foreground, background))
     shares = front / front.sum()
@@ -490,7 +491,7 @@ def _composition_found(
 def _confounding_found(
     name: str, labels: pd.Series[Any], front: BoolArray, back: BoolArray
 ) -> _Finding:
-    """Check whether the levels of a column have cells on both sides."""
+    """Check whether the donors or batches have cells in both sets."""
     plural = {"donor": "donors", "batch": "batches"}[name]
     sides = [set(labels[cells].dropna()) for cells in (front, back)]
     both = sides[0] & sides[1]

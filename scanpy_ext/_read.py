@@ -223,7 +223,7 @@ def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selectio
     if alone := sorted(sides[0] ^ sides[1]):
         warn(
             f"these levels of adata.obs[{within!r}] do not have cells both in the background and "
-            "outside of it, so they contribute nothing to the difference within a level: "
+            "outside of it, so they contribute nothing to the difference between the two sets: "
             f"{listed(alone)}."
         )
 

@@ -160,9 +160,9 @@ class Fitted:
         """Return the linear map from cells to scores and back to genes.
 
         Both steps together are the projection of centred cells onto the subspace that the loadings
-        span. The projection removes what has scores of zero. Raises ValueError if the result has no
-        components of genes or no mean of the background, or if scores are not a linear function of
-        the values.
+        span. The part of a cell that does not affect its scores is removed. Raises ValueError if
+        the result has no components of genes or no mean of the background, or if scores are not a
+        linear function of the values.
         """
         filters = self.filters
         if self.genes is None or "background_mean" not in self.table:

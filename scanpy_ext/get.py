@@ -22,6 +22,8 @@ __all__ = ["contrasts", "loadings", "mixing_report", "top_genes"]
 def contrasts(adata: AnnData, *, key: str = "contrasts") -> pd.DataFrame:
     """Return the table of `scanpy_ext.tl.contrasts`: which levels respond, and in which genes.
 
+    The levels are the values of the column that was given as `by`, such as cell types.
+
     Parameters
     ----------
     adata
@@ -43,11 +45,11 @@ def contrasts(adata: AnnData, *, key: str = "contrasts") -> pd.DataFrame:
         Number of donors of the condition and of the reference; 0 if no donors were given.
     `ratio`
         Cross-fitted ratio of foreground to background: the mean squared distance of the condition's
-        cells from the mean of the reference, along the direction of the level, relative to the mean
-        squared distance of the reference cells. It is `1 + d ** 2`, where d is the difference of
-        the two means in standard deviations of the reference. The difference is measured on cells
-        that had no part in choosing the direction. If d is negative, the ratio is `1 - d ** 2`.
-        Without a response the ratio is about 1.
+        cells from the mean of the reference, relative to the mean squared distance of the reference
+        cells. Both distances are along the direction that separates the two sets best. The ratio is
+        `1 + d ** 2`, where d is the difference of the two means in standard deviations of the
+        reference. The difference is measured on cells that had no part in choosing the direction.
+        If d is negative, the ratio is `1 - d ** 2`. Without a response the ratio is about 1.
     `ratio_low`, `ratio_high`
         The ends of the ratio's 95% interval. The column `interval` says whether it is an interval
         over donors or, exploratory, over cells.

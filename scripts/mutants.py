@@ -234,9 +234,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--most", type=int, default=200, help="largest number of tests of a mutation"
     )
-    parser.add_argument("--seconds", type=float, default=300.0, help="time limit for these tests")
+    parser.add_argument(
+        "--seconds", type=float, default=300.0, help="time limit for the tests of a mutation"
+    )
     parser.add_argument("--coverage", type=Path, help="file of the coverage contexts")
-    parser.add_argument("--least", type=float, default=0.92, help="smallest share that passes")
+    parser.add_argument(
+        "--least",
+        type=float,
+        default=0.92,
+        help="smallest share of noticed mutations at which the exit status is 0",
+    )
     given = parser.parse_args(arguments)
     files = [
         path.resolve().relative_to(ROOT)

@@ -203,7 +203,7 @@ def digits_on_photographs(hands: Hands) -> bool:
 
 
 def cold_atoms(hands: Hands) -> bool:
-    """Remove the probe light from images of atoms, if the folder CONTRAST_DATA holds both."""
+    """Remove the probe light from images of atoms, if CONTRAST_DATA names a folder with these."""
     path = Path(os.environ.get("CONTRAST_DATA", ""), "atoms", "cold_atoms_14.npz")
     if not path.is_file():
         print(f"   skipped: {path} does not exist")

@@ -85,7 +85,7 @@ system_packages() {
     elif [ "$(uname -s)" = Linux ] && ! command -v xvfb-run >/dev/null; then
         say "this is not Debian or Ubuntu: please install Qt's system libraries (OpenGL, EGL,"
         say "fontconfig, D-Bus, xkbcommon, xkbcommon-x11, xcb-cursor, xcb-util-wm, xcb-util-keysyms)."
-        say "The tests of the window without a screen also need Xvfb with xvfb-run and xauth."
+        say "On a machine without a screen, the window also needs Xvfb with xvfb-run and xauth."
     fi
 }
 

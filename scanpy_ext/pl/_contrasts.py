@@ -32,12 +32,14 @@ def contrasts(
 ) -> Drawn:
     """Plot which levels respond, in which genes, and how strong the evidence is.
 
-    The first panel is a dot plot of genes and levels, like `sc.pl.dotplot`. The colour of a dot is
-    the loading of the gene on the level's direction (red: higher in the condition). The size of a
-    dot is the stability of the loading. The second panel shows the cross-fitted ratio of each level
-    with its 95% interval. A ratio of 1 means no response. The mark is filled if the adjusted
-    p-value is at most 5%. Without p-values, it is filled if the interval is above 1. Levels that
-    could not be compared are left out, but are in the table `scanpy_ext.get.contrasts`.
+    The levels are the values of the column that `scanpy_ext.tl.contrasts` was given as `by`, such
+    as cell types. The first panel is a dot plot of genes and levels, like `sc.pl.dotplot`. The
+    colour of a dot is the loading of the gene on the direction that separates the condition from
+    the reference in this level (red: higher in the condition). The size of a dot is the stability
+    of the loading. The second panel shows the cross-fitted ratio of each level with its 95%
+    interval. A ratio of 1 means no response. The mark is filled if the adjusted p-value is at most
+    5%. Without p-values, it is filled if the interval is above 1. Levels that could not be compared
+    are left out, but are in the table `scanpy_ext.get.contrasts`.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ def cvae(
     """Plot the training loss and the held-out loss of each epoch of `scanpy_ext.tl.cvae`.
 
     If the held-out loss still falls at the end, train for more epochs. If it is far above the
-    training loss, the model needs more cells.
+    training loss, the model needs more cells. A dotted line marks the epoch whose weights are kept.
 
     Parameters
     ----------

@@ -66,9 +66,9 @@ def pca_pp(
         Number of principal directions of the paired cells to keep; see
         `contrast_core.PCAPlusPlus`.
     exchangeable
-        Treat the two cells of a pair alike, so that the shift between the conditions counts as
-        disagreement. `False` with `weighted=False` is the form of the paper, which mixes the
-        conditions less.
+        Treat the two cells of a pair alike. A shift between the conditions then counts as
+        disagreement of the partners, and is suppressed. `False` with `weighted=False` is the form
+        of the paper, which mixes the conditions less.
     weighted
         Weight the scores by lambda. Without weights, the scores of each component have unit
         variance over the paired cells.
@@ -205,8 +205,8 @@ def pca_plus(
         Divide each gene by its standard deviation over all cells, and cap values at 10 standard
         deviations above the mean.
     exchangeable
-        Treat the two cells of a pair alike, so that the shift between the conditions counts as
-        disagreement. `False` is the form of the paper.
+        Treat the two cells of a pair alike. A shift between the conditions then counts as
+        disagreement of the partners, and is suppressed. `False` is the form of the paper.
     {DATA}
     key_added
         Name of the results in `.obsm`, `.varm` and `.uns`, instead of `X_pca_plus`,

@@ -125,18 +125,19 @@ def significance(
 
     Notes
     -----
-    Every donor has the same weight, however many cells it has. If a donor has cells in both sets, a
-    relabelling exchanges its two parts. Other donors exchange labels among themselves. At least 20
-    relabellings are needed for a p-value of 0.05, and designs with fewer are refused. There are
-    enough relabellings for 3 donors against 3, for 1 against 19, or for 5 donors with cells in both
-    sets. A design is also refused if one set has donors with cells in this set only, but the other
-    set does not: no donor could then exchange labels with these donors.
+    Every donor has the same weight, however many cells it has. If a donor has both treated and
+    background cells, a relabelling exchanges its two parts. Donors with cells of one kind only
+    exchange labels among themselves. At least 20 relabellings are needed for a p-value of 0.05, and
+    designs with fewer are refused. There are enough relabellings for 3 donors against 3, for 1
+    against 19, or for 5 donors with both kinds of cells. If some donors have treated cells only,
+    others must have background cells only, and the reverse. Otherwise these donors could not
+    exchange labels with any other donor, and the design is refused.
 
     The number of cells of a donor affects its statistics, even without any other difference. Cells
-    are therefore drawn at random to make the numbers similar. A donor with cells in both sets keeps
-    the same number in each set, which is the size of its smaller part. Any other donor keeps at
-    most m cells. For each set, the median number of cells per donor is computed, and m is the
-    smaller of the two medians.
+    are therefore drawn at random to make the numbers similar. A donor with both kinds of cells
+    keeps as many treated as background cells: the size of its smaller part. Any other donor keeps
+    at most m cells. The median number of cells per donor is computed among the donors with treated
+    cells only and among the donors with background cells only, and m is the smaller median.
 
     The test asks whether the condition has an effect beyond the differences between donors. If the
     background's cells are in the foreground, this effect is mostly the shift between the
@@ -239,7 +240,8 @@ def _shared(data: ContrastInput) -> BoolArray:
         raise ValueError(
             f"{int(shared.sum())} of the {int(data.selection.background.sum())} background cells "
             "are in the foreground too. Put all background cells into the foreground to test the "
-            "difference between the sets, or none of them to test the variation within."
+            "difference between the sets, or none of them to test the variation within the "
+            "foreground."
         )
     return shared
 

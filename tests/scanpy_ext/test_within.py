@@ -77,7 +77,8 @@ def test_scores_are_centred_within_donors_and_show_the_condition(name: str, unto
             with pytest.raises(ValueError, match=message):
                 tool(adata, **DESIGN, within=column)
     with pytest.warns(
-        ContrastWarning, match=r"contribute nothing to the difference within a level: 'c', 'd'"
+        ContrastWarning,
+        match=r"contribute nothing to the difference between the two sets: 'c', 'd'",
     ):
         tool(adata, **DESIGN, within="half")
     # This call is valid: the foreground holds no reference cells, so there is no shift to remove.
