@@ -1,7 +1,8 @@
 """Compare `solver="auto"` with the fastest solver for many shapes: `python benchmarks sweep`.
 
 Times are CPU seconds of one thread. A ratio is the time of "auto" divided by the time of the
-fastest solver. The benchmark prints the five largest ratios; none may be above 1.5. Fits that take
+fastest solver. If a ratio is above 1.25, both fits alternate five times, and the ratio of the
+medians counts. The benchmark prints the five largest ratios; none may be above 1.5. Fits that take
 less than 20 ms are not compared, and fits that would take more than a minute are not run.
 """
 
@@ -19,6 +20,7 @@ from benchmarks.common.report import Report, run
 from contrast_core import CPCA
 
 NOTICED = 0.02  # seconds: faster fits are not compared
+AGAIN = 1.25  # ratio above which both fits are timed again
 ROWS = (20, 200, 1000, 5000, 20_000)
 FEATURES = (10, 100, 500, 1000, 2000, 6000, 20_000)
 DENSITIES = (0.01, 0.1, 1.0)
@@ -86,6 +88,10 @@ def main(report: Report) -> None:
             auto = 0.0 if best is None else cpu_seconds(partial(fit, "auto"))
             if auto < NOTICED or times[best] == np.inf:
                 continue
+            if auto > AGAIN * times[best]:  # other processes may have disturbed a single time
+                (auto, _), (times[best], _) = seconds(
+                    partial(fit, "auto"), partial(fit, best), repeats=5
+                )
             text = f"{n}x{d} {density:g} {task} k={k}: {auto:.2f} s, {best} {times[best]:.2f} s"
             found.append((auto / times[best], text))
             print(f"{found[-1][0]:5.2f}  {text}", flush=True)
