@@ -48,7 +48,8 @@ class _Trapezoids:
         self.at = np.tril_indices(n_features, 0, k)
         rows, columns = self.at
         self.logged = np.flatnonzero((rows == columns) & (columns < k - 1))
-        # The powers are k - i, plus one because points hold logarithms of the diagonal.
+        # The power of L_ii in the volume is k - i, where i = columns + 1. Because points hold the
+        # logarithm of L_ii, the power is one higher.
         self.powers = k - columns[self.logged].astype(np.float64)
 
     def matrices(self, points: FloatArray) -> FloatArray:

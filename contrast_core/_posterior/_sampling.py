@@ -17,7 +17,7 @@ def posterior_moments(model: Any) -> tuple[Moments, Moments]:
     """Return the foreground and background moments of a fitted model.
 
     If the model was fitted without a background, the foreground's moments are returned twice. The
-    contrast strength is then 0, so that the second moments have no effect.
+    contrast strength is then 0, so the moments in place of the background have no effect.
     """
     if hasattr(model, "foreground_moments_") and not hasattr(model, "background_mean_"):
         return model.foreground_moments_, model.foreground_moments_

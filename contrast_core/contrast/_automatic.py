@@ -85,8 +85,8 @@ def background_ridge(
     where D' is the number of features that vary in at least one of the datasets. This ridge is
     equivalent to shrinking the background covariance by 0.2 towards a multiple of the identity. The
     default alpha of cPCA includes the ridge in the trace ratio. The default of cPCA* is
-    :math:`\beta = 1 / (1 + \tau)`, at which :math:`B_\beta` is proportional to
-    :math:`C_Y + \tau I`.
+    :math:`\beta = 1 / (1 + \tau)`, at which its matrix
+    :math:`B_\beta = (1 - \beta) I + \beta C_Y` is proportional to :math:`C_Y + \tau I`.
 
     Parameters
     ----------

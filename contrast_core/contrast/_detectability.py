@@ -22,7 +22,8 @@ from contrast_core.moments import Moments
 def detectable_spike(n_features: int, n_pairs: float, *, exchangeable: bool = True) -> float:
     r"""Return the smallest variance of a signal that can be detected from positive pairs.
 
-    In units of the noise variance, this variance is
+    A positive pair consists of two rows that show the same signal, one from each of two views. In
+    units of the noise variance, the smallest variance is
 
     .. math:: \sqrt{D / n} \quad\text{or}\quad \sqrt{D / 2n} ,
 

@@ -11,6 +11,9 @@ from contrast_core._validation import check_labels
 def effective_n_pairs(X_rows: ArrayLike, positive_rows: ArrayLike | None = None) -> float:
     r"""Return Kish's effective number of pairs, which is smaller if rows belong to several pairs.
 
+    A pair consists of a row of X and a row of the positive view, which show the same signal (see
+    `PCAPlusPlus`). The effective number is
+
     .. math:: n_X = \frac{(\sum_j m_j)^2}{\sum_j m_j^2}, \qquad
         n_{\mathit{eff}} = \frac{2}{1/n_X + 1/n_{X^+}}
 

@@ -1,9 +1,9 @@
 """Measure a contrast on rows that were not used to choose its directions (cross-fitting).
 
 Directions that maximise a ratio of variances have a large ratio on the rows for which they were
-optimised, even if the data are noise. Therefore the automatic contrast chooses the directions from
-one half of the rows, and their ratio is measured on the other half (Chernozhukov et al.,
-Econometrics Journal 21:C1, 2018).
+optimised, even if the data are noise. Therefore the directions are chosen from one half of the
+rows, by the rule of the automatic contrast, and their ratio is measured on the other half
+(Chernozhukov et al., Econometrics Journal 21:C1, 2018).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ def held_out_ratio(
 ) -> float:
     """Return the trace ratio of one half along k directions that are fitted to the other half.
 
+    The trace ratio is the foreground variance along the directions, divided by the sum of the
+    background variance along them and k times the ridge of this half (see `background_ridge`).
     Newton's iteration for `trace_ratio_alpha` chooses the directions from the half `fitted`. It
     ends when the trace ratio of this half rises by less than 5%. The half `measured` does not
     influence the directions, and the trace ratio of this half is returned.

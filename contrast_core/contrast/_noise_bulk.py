@@ -98,7 +98,7 @@ def noise_above(leading: FloatArray, trace: float, n_features: int, n_samples: f
     while above < len(leading):
         p, n = n_features - above, max(n_samples - 1 - above, 1.0)
         scale = n / n_samples
-        # The mean of p eigenvalues of noise with n degrees of freedom is its variance.
+        # The mean of the p eigenvalues of noise is expected to be `scale` times the noise variance.
         variance = max(rest, 0.0) / (scale * p)
         n_above = int((leading > scale * variance * _largest_eigenvalue(p, n)).sum())
         if n_above <= above:

@@ -116,6 +116,8 @@ def _eigenpairs_by_products(
             shares = np.cumsum(values) / trace
             count = 1 + int(np.searchsorted(shares, float(truncation or 1) * (1 - 1e-12)))
         count = min(max(count, n_components), rank)
+        # The space must hold more eigenpairs than are kept, because the search also needs the gap
+        # to the next eigenvalue.
         crowded = count > space.size - 2
         return min(count, space.size - 2)
 
@@ -157,6 +159,6 @@ def _check_rank(wanted: int, rank: int, option: str, moments: Moments) -> None:
         raise ValueError(
             f"{option} asks for {wanted} directions in which the data vary, but the covariance S "
             f"has only {rank} among {moments.n_features} features ({moments.n_samples} rows), up "
-            "to rounding errors. In directions in which the data do not vary, S+ v = lambda S v "
-            "has no solution. Use truncation='auto' or a smaller number."
+            "to rounding errors. In other directions, scores cannot be scaled to unit variance. "
+            "Use truncation='auto' or a smaller number."
         )

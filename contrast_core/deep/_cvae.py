@@ -121,13 +121,20 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
     unit_ : float
         Root of the mean variance of the background's features. For counts it is computed from the
         same logarithms as `mean_`.
+    rates_ : ndarray of shape (n_features,), or None
+        For counts only: r, the share of each feature in all counts of the background. A feature
+        without background counts is treated as if it had half a count.
+    total_ : float, or None
+        For counts only: mean sum of the background's rows, which is also the expected sum of the
+        rows that are sampled.
     noise_variance_ : float or ndarray of shape (n_features,)
         :math:`\sigma^2` in the data's squared units; for counts :math:`1 / \theta`, the
         overdispersion of each feature.
     training_loss_, held_out_loss_ : ndarrays of shape (n_epochs,)
-        Negative mean evidence lower bound per row. It refers to the scaled rows. The training
-        loss is the mean during each epoch. The held-out loss is computed after each epoch (NaN if
-        no rows are held out). Epochs before a warm start are included.
+        Negative mean evidence lower bound per row, computed after rows are centred and scaled
+        (counts are neither centred nor scaled). The training loss is the mean during each epoch.
+        The held-out loss is computed after each epoch (NaN if no rows are held out). Epochs before
+        a warm start are included.
     best_epoch_ : int
         Epoch whose weights were kept.
     n_iter_ : int
@@ -141,6 +148,10 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         Seed of everything that is random in the training, drawn from `random_state`.
     latent_sizes_ : tuple of int
         `n_salient` and `n_shared` of the fit.
+    noise_ : {"normal", "counts"}
+        `noise` of the fit.
+    own_networks_ : tuple of str
+        Names of the networks that were given as `networks`.
     n_features_in_, feature_names_in_
         As in scikit-learn; names only if `X` had string column names.
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from contrast_core._validation import FloatArray
-from contrast_core.deep._reading import TARGET
+from contrast_core.deep._reading import SCALED_SUM
 
 
 class Gaussian:
@@ -58,7 +58,7 @@ class NegativeBinomial:
         self._log_rates = torch.tensor(np.log(rates), dtype=dtype, device=device)
 
     def encoder_input(self, rows: Tensor) -> Tensor:
-        return (torch.log1p(rows * (TARGET / _totals(rows))) - self._mean) / self._unit
+        return (torch.log1p(rows * (SCALED_SUM / _totals(rows))) - self._mean) / self._unit
 
     def proportions(self, decoded: Tensor) -> Tensor:
         """Return the logarithm of the expected share of each feature in a row's total."""

@@ -16,7 +16,7 @@ from contrast_core.rows import Rows, load_into_memory, minibatches
 
 Noise: TypeAlias = Literal["normal", "counts"]
 
-TARGET = 1e4  # encoders see logarithms of counts that are scaled to this sum per row
+SCALED_SUM = 1e4  # encoders see logarithms of counts that are scaled to this sum per row
 _MOST_HELD_OUT = 5000  # largest number of held-out rows, which are kept in memory
 
 
@@ -77,9 +77,9 @@ def normalised(counts: Any) -> Any:
     """Return the logarithms of counts scaled to 10,000 per row; sparse rows stay sparse."""
     sums = np.maximum(np.asarray(counts.sum(axis=1, dtype=np.float64)).reshape(-1, 1), 1)
     if not issparse(counts):
-        return np.log1p(counts * (TARGET / sums))
+        return np.log1p(counts * (SCALED_SUM / sums))
     logs = counts.astype(np.float64)
-    logs.data = np.log1p(logs.data * np.repeat(TARGET / sums[:, 0], np.diff(logs.indptr)))
+    logs.data = np.log1p(logs.data * np.repeat(SCALED_SUM / sums[:, 0], np.diff(logs.indptr)))
     return logs
 
 

@@ -140,9 +140,10 @@ class CLVM(LatentModel):
 
         With "vi" the posterior of a row's latent variables has a full covariance. With normal noise
         and with ``robust="rows"`` this posterior is exact, and the bound equals the log-likelihood.
-        With ``robust="entries"`` it is assumed to be independent of the weights of the values. For
-        counts it is the best normal approximation. With ``sparsity="horseshoe"`` the rows of W have
-        posteriors too, and gradients are taken at draws from them.
+        With ``robust="entries"`` each value has a random weight, and the posterior of the latent
+        variables is assumed to be independent of the posteriors of these weights. For counts it is
+        the best normal approximation. With ``sparsity="horseshoe"`` the rows of W have posteriors
+        too, and gradients are taken at draws from them.
     n_init : int, default=1
         Number of starts; the most likely solution is kept. The first start consists of the leading
         components of the background and of the contrast. The others are random.
@@ -526,7 +527,8 @@ class CLVM(LatentModel):
     def _moments(
         self, X: MatrixLike | Moments, background: object, design: Design
     ) -> tuple[Moments, Moments, Plan]:
-        # Sparsity selects rows of the loadings. These rows are features only with the solver
-        # "eigh", which keeps the features as coordinates.
+        # Sparsity selects rows of the loadings, so each of these rows must belong to a feature.
+        # For more features than rows, the solver "auto" would give rows that belong to coordinates
+        # in the span of the data. The solver "eigh" always keeps the features.
         solver = "auto" if self.sparsity is None else "eigh"
         return contrast_moments(X, background, solver=solver, products=False, design=design)

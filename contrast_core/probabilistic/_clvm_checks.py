@@ -30,8 +30,8 @@ def check_tails(robust: object, noise: object, inference: object) -> Tails:
             )
         if method == "em":
             raise ValueError(
-                "noise='counts' has no closed form: give inference='vi' as well, or fit "
-                "logarithms of normalised counts."
+                "noise='counts' cannot be fitted with inference='em', because its steps then have "
+                "no closed form: give inference='vi', or fit logarithms of normalised counts."
             )
         return "counts"
     if robust is None:

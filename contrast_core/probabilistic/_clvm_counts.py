@@ -8,7 +8,7 @@ import numpy as np
 
 from contrast_core._validation import FloatArray, check_counts
 from contrast_core.probabilistic._row_posterior import (
-    from_standard,
+    divergence_from_standard_normal,
     identity,
     log_gamma,
     namespace,
@@ -94,7 +94,9 @@ def count_bound(counts: Any, model: CountModel, found: NormalPosteriors) -> Any:
         )
     values = values + log_gamma(counts + r) - log_gamma(r) - log_gamma(counts + 1)
     log_determinant = xp.linalg.slogdet(found.covariance.reshape(len(counts), k, k))[1]
-    return values.sum(axis=1) - from_standard(found.latent, found.covariance, log_determinant)
+    return values.sum(axis=1) - divergence_from_standard_normal(
+        found.latent, found.covariance, log_determinant
+    )
 
 
 def count_posteriors(
@@ -137,8 +139,8 @@ def count_posteriors(
             slope = slope - share * (counts + r) * p
             curvature = curvature + share * (counts + r) * (p * (1 - p))
         # The posterior precision of an outlying row can oscillate between large and small values.
-        # If a change reverses more than half of the last change, the row takes only a part of it,
-        # which is halved each time.
+        # Each row therefore takes only the fraction `part` of a change. The fraction is halved if
+        # the change reverses more than half of the last change, and otherwise rises again up to 1.
         before = xp.linalg.inv(found.covariance.reshape(n, k, k))
         change = (curvature @ outer).reshape(n, k, k) + prior - before
         turn = (change * prior).sum(axis=(1, 2))

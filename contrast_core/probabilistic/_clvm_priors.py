@@ -269,7 +269,9 @@ def proximal(
     curvatures, some = np.broadcast_to(values, along.shape)[kept], along[kept]
     group = (np.cumsum(left) - 1)[groups[kept]]  # index of each kept row's group
     length = np.zeros(len(limits))
-    # Newton's method finds the root of 1 / sqrt(square) - 1, which is nearly linear in the length.
+    # Newton's method finds the length r of each group. `square` is the squared norm of the group's
+    # rows divided by r^2, so it must be 1. The function 1 / sqrt(square) - 1, whose root is found,
+    # is nearly linear in r.
     for _ in range(_NEWTON_STEPS):
         systems = curvatures * length[group, None] + limits[group, None]
         squares = (some / systems) ** 2

@@ -102,8 +102,9 @@ def starting_point(
     if tails == "counts":
         return _count_start(parts, varies, n_shared, search)
     if tails == "normal" and not any_missing(parts):
-        # A penalty selects rows of the loadings. These rows are features only with the solver
-        # "eigh", which keeps the features as coordinates.
+        # A penalty selects rows of the loadings, so each of these rows must belong to a feature.
+        # For more features than rows, the solver "auto" would give rows that belong to coordinates
+        # in the span of the data. The solver "eigh" always keeps the features.
         solver = "auto" if sparsity is None else "eigh"
         x, y, _ = contrast_moments(*parts, solver=solver, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)

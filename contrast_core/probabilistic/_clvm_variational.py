@@ -96,8 +96,8 @@ class _Bound(nn.Module):
     the support are held at zero. With the horseshoe, each salient loading has a normal posterior,
     and `log_errors` holds the logarithm of its standard deviation.
 
-    Posteriors of rows that are found by iteration are stored, and the next pass continues from
-    them.
+    If the posteriors of the rows are found by iteration, they are stored, and the next pass
+    continues from them.
     """
 
     kept: Tensor
@@ -126,10 +126,12 @@ class _Bound(nn.Module):
         size, n_latent = start.loadings.shape
         kept = np.ones((size, n_latent))
         kept[~support, start.n_shared :] = 0.0
-        shift = 1.0 if tails == "counts" else 0.0  # other data are centred by the start's means
         shape = (size if prior == "horseshoe" else 0, n_latent - start.n_shared)
         self.loadings = nn.Parameter(torch.from_numpy(start.loadings * kept))
-        self.means = nn.Parameter(torch.from_numpy(shift * start.means))
+        # `_minibatches` subtracts the start's means from all data but counts. The remaining means,
+        # which are fitted here, are therefore zero at first.
+        means = start.means.copy() if tails == "counts" else np.zeros_like(start.means)
+        self.means = nn.Parameter(torch.from_numpy(means))
         self.log_scale = nn.Parameter(torch.from_numpy(start.log_scale.copy()))
         self.log_errors = nn.Parameter(torch.from_numpy(np.full(shape, _FIRST_LOG_ERROR)))
         self.scales = Scales(1.0, np.ones(len(support)), 1.0, 1.0)

@@ -75,9 +75,9 @@ def principal_axes(
     Also return the squared lengths of the rotated columns (k,), and the posterior precision of the
     rotated latent variables (k,). (Their prior precision is 1.)
 
-    The last columns of the loadings can be random, where each row of loadings has a covariance
-    matrix. `spread` is the sum of these matrices over the rows. It is added to the inner products
-    of these columns.
+    The last columns of the loadings can be random. The entries of a row in these columns then have
+    a covariance matrix. `spread` is the sum of these matrices over the rows. It is added to the
+    inner products of these columns.
     """
     squared = model.loadings.T @ model.loadings
     if spread is not None:
@@ -215,7 +215,9 @@ def run_e_step(
         constant = constant - xp.log(noise) / 2
         inside = (seen * (constant - (degrees + 1) / 2 * xp.log1p(scaled))).sum(axis=1)
         # The covariance is the noise variance times the inverse system.
-        divergence = from_standard(latent, covariance, k * xp.log(noise) - log_determinant)
+        divergence = divergence_from_standard_normal(
+            latent, covariance, k * xp.log(noise) - log_determinant
+        )
         new = seen * _weights(scaled, degrees)
         return RowPosteriors(inside - divergence, new, latent, covariance)
     given = given if codes is None or len(given) == 1 else given[codes]
@@ -270,7 +272,7 @@ def converged_posteriors(
     return found
 
 
-def from_standard(latent: Any, covariance: Any, log_determinant: Any) -> Any:
+def divergence_from_standard_normal(latent: Any, covariance: Any, log_determinant: Any) -> Any:
     """Return the Kullback-Leibler divergence of normal posteriors from the standard normal."""
     k = latent.shape[1]
     traces = covariance[:, :: k + 1].sum(axis=1)

@@ -102,8 +102,8 @@ class BinghamPosterior:
 
         Notes
         -----
-        The sampler draws matrices X that have the same span as V, in the coordinates of the
-        contrast's eigenvectors. The Gram matrix X^T X follows a Wishart distribution, which does
+        The sampler draws matrices A that have the same span as V, in the coordinates of the
+        contrast's eigenvectors. The Gram matrix A^T A follows a Wishart distribution, which does
         not change the distribution of the span. The sampler draws all D coordinates, and a D x D
         matrix is decomposed once, even if there are more features than rows.
 
@@ -199,13 +199,13 @@ def _degrees(n_features: int) -> int:
 
 
 def _target(exponents: FloatArray, k: int) -> Target:
-    r"""Return the log-density of the matrix X that the sampler draws.
+    r"""Return the log-density of the matrix A that the sampler draws.
 
-    This log-density has two terms: the log-density of the span of X, and the log-density of a
-    Wishart distribution of :math:`S = X^\top X`. With K = X' diag(exponents) X, the first term is
+    This log-density has two terms: the log-density of the span of A, and the log-density of a
+    Wishart distribution of :math:`S = A^\top A`. With K = A' diag(exponents) A, the first term is
     tr S^-1 K. Here `exponents` are the eigenvalues of the contrast times w n, minus the largest of
-    these products. The entries of X are normal if the Wishart distribution has D degrees of
-    freedom. If there are few features, such an X could come so close to zero that the scales of its
+    these products. The entries of A are normal if the Wishart distribution has D degrees of
+    freedom. If there are few features, such an A could come so close to zero that the scales of its
     entries differ widely. The Wishart distribution therefore has at least 30 degrees of freedom.
     """
     n_features = len(exponents)

@@ -14,13 +14,15 @@ from contrast_core.rows import Rows
 from contrast_core.spectral._online_rows import Scatter, apply_covariance
 from contrast_core.spectral._online_steps import StepSizes
 
-# The weights W are near their limit after this number of time constants of the slowest component.
+# The feedforward weights W of the iteration (see `OnlineCPCAStar`) are near their limit after this
+# number of time constants of the slowest component.
 _TIME_CONSTANTS = 2.0
 # Smallest alignment of converged components. It is not 1, because constant step sizes leave noise:
 # the alignment on the mouse data is 0.98 at the default step size.
 _LEAST_ALIGNMENT = 0.9
-# Largest number of blocks of residuals. Each block costs one pass over the rows. With only 1 to 4
-# blocks, the test would miss a third of the fits that fail because they converge slowly.
+# Largest number of blocks of residuals that `_improved` adds to its search space. Each block costs
+# one pass over the rows. With only 1 to 4 blocks, the test for convergence would miss a third of
+# the fits that fail because they converge slowly.
 _RESIDUAL_BLOCKS = 8
 _ROUNDING = 1e-10
 
@@ -82,9 +84,9 @@ def warn_unless_converged(
     There are two tests, because neither finds all failures. B is the matrix ``(1 - beta) I + beta
     C_Y`` of the eigenproblem, for standardised rows.
 
-    - The first test compares the number of steps with the number of steps that W needs to grow
-      along the slowest component. The latter number follows from B. This test finds failures if B
-      is ill-conditioned.
+    - The first test compares the number of steps with the number of steps that the feedforward
+      weights W need to grow along the slowest component. The latter number follows from B. This
+      test finds failures if B is ill-conditioned.
     - The second test searches for better components in the space that is spanned by the components
       and their residuals ``C_X v - lambda B v``. If the best components in this space differ from
       the fitted components, the fit has not converged. Reasons are too few steps, steps that are

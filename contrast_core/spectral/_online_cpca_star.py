@@ -333,8 +333,8 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         learning_rate = check_number(self.learning_rate, "learning_rate", above=0)
         if learning_rate >= tau:
             raise ValueError(
-                f"learning_rate={learning_rate:g} must be below tau={tau:g}; otherwise M does not "
-                "stay positive definite."
+                f"learning_rate={learning_rate:g} must be below tau={tau:g}; otherwise the lateral "
+                "weights M do not stay positive definite."
             )
         decay = np.inf if self.decay_steps is None else self.decay_steps
         decay = check_number(decay, "decay_steps", above=0, at_most=np.inf)
@@ -368,14 +368,15 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         foreground: Scatter,
         background: Scatter,
     ) -> Self:
-        # At the solution, M^2 = W B W^T, and the eigenvalues of M are lambda times the share of
-        # foreground rows. The eigenvectors of M therefore rotate W to the generalised eigenvectors.
+        # At the solution, M^2 = W B W^T, where B is the matrix B_beta of the standardised rows. The
+        # eigenvalues of M are lambda times the share of foreground rows. The eigenvectors of M
+        # therefore rotate W to the generalised eigenvectors.
         values, rotation = np.linalg.eigh(state.lateral)
         values = np.maximum(values[::-1], np.finfo(np.float64).eps * values[-1])
         directions = rotation[:, ::-1].T @ state.feedforward
         n_foreground = max(state.n_seen - state.n_background, 1)
         beta = check_beta(self.beta)
-        # B of the original rows is this factor times B of the standardised rows.
+        # B_beta of the original rows is `unit` times B_beta of the standardised rows.
         unit = 1 - beta + beta * background.variance or 1.0
         return self._set_fitted(
             feature_names,

@@ -119,8 +119,8 @@ class PCAPlusPlus(PositivePairEmbedding):
 
     Notes
     -----
-    The data are not scaled. For counts, scale features to unit variance first. If `truncation` is a
-    number, multiplying all data by a constant changes neither components nor scores.
+    The data are not scaled. For counts, scale features to unit variance first. Multiplying all data
+    by a constant changes neither components nor scores.
 
     Let u be the mean of the two rows of a pair, and d half their difference, with covariances
     :math:`C_U` and :math:`C_D`. Then :math:`S^+ = C_U - C_D` and :math:`S = C_U + C_D`. PCA++ is
