@@ -46,7 +46,7 @@ CORE = {
 
 
 @pytest.mark.parametrize("kind", CORE)
-def test_slots_hold_the_results_of_the_core(cells, kind):
+def test_slots_hold_the_results_of_the_core(cells, kind, monkeypatch):
     estimator, options, stored = CORE[kind]
     name = kind.split()[0]
     used, X = np.ones(12, dtype=bool), cells.X
@@ -83,6 +83,7 @@ def test_slots_hold_the_results_of_the_core(cells, kind):
         return
     assert result["params"].items() >= ({"n_comps": 3} | options).items()
     assert not {"layer", "mask_var"} & result["params"].keys()
+    monkeypatch.setattr("scanpy_ext.tl._layers._AT_ONCE", 64)  # the 200 cells are four blocks
     for offset in ("foreground", "difference", "none"):
         cx.tl.denoise(cells, key=name, offset=offset)
         expected = model.denoise(X, offset=offset)

@@ -236,6 +236,7 @@ def test_pca_pp_gives_the_result_of_the_core_for_sparse_and_dense_cells(
 )
 def test_the_stored_table_of_the_fit_gives_the_scores(design, method, options):
     design.X[5, 3] = 500.0  # the scaling caps this value
+    design.X[:, 2] = 1.0  # the scaling sets a constant gene to zero
     design.var["used"] = np.arange(40) != 7
     cx.pp.match_pairs(design, *DESIGN)
     getattr(cx.tl, method)(design, n_comps=2, mask_var="used", **options)
