@@ -331,6 +331,13 @@ def test_the_fit_shows_its_progress_and_the_next_fit_starts_afresh() -> None:
 
 
 @MAY_NOT_CONVERGE
+def test_a_shared_variable_that_counts_do_not_need_is_left_out() -> None:
+    X, Y, _ = rows_of_counts(40, 8)
+    options: dict[str, Any] = {"n_shared": 3, "noise": "counts", "max_iter": 10}
+    assert fit(X, Y, ard=True, **options).shared_loadings_.shape == (14, 2)
+
+
+@MAY_NOT_CONVERGE
 @pytest.mark.parametrize(
     "options",
     [

@@ -138,6 +138,19 @@ def test_multiple_and_decoupled_eigenvalues_are_found() -> None:
     np.testing.assert_allclose(seen.values[:3], [20.0, 9.0, 9.0], rtol=1e-12)
 
 
+def test_the_automatic_alpha_is_the_largest_trace_ratio() -> None:
+    """Check that the leading eigenvalues of ``x - alpha (y + ridge I)`` add up to zero.
+
+    The matrices are so small that the search space soon holds the eigenvectors of any alpha.
+    """
+    for seed in range(8):
+        x, y = (symmetric(np.geomspace(each, 0.1, 12), seed + each) for each in (20, 3))
+        found = proved_components((x, y), 2, BUDGET, ridge=0.2)
+        assert found.pairs is not None
+        values = np.linalg.eigvalsh(x - found.alpha * (y + 0.2 * np.eye(12)))
+        assert abs(values[-2:].sum()) <= 1e-10
+
+
 def test_pairs_without_a_leading_eigenvector_are_not_proved() -> None:
     """Check that a proof fails if the leading eigenvector is left out.
 
