@@ -70,6 +70,8 @@ def test_angles_between_known_subspaces_are_exact() -> None:
     assert subspace_error(eye[:1], [eye[0] + 1e-11 * eye[2]]) == pytest.approx(1e-11, rel=1e-6)
     with pytest.raises(ValueError, match="have 2 and 1 dimensions"):
         subspace_error(eye[:2], eye[:1])
+    with pytest.raises(ValueError, match="expected finite rows"):
+        subspace_error(eye[:1], [np.nan, 1.0, 0.0, 0.0, 0.0])
     assert subspace_error([eye[0], eye[0]], eye[:1]) < 1e-12
 
 

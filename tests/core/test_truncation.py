@@ -78,6 +78,11 @@ def test_pure_noise_rarely_exceeds_the_edge() -> None:
     found = [bulk_of(sample(200, d, seed=i)).n_above for i in range(20) for d in (40, 150, 300)]
     assert sum(count > 0 for count in found) <= 3
     assert max(found) <= 1
+    rows = np.random.default_rng(0).normal(size=(4000, 50, 20))
+    rows -= rows.mean(axis=1, keepdims=True)
+    largest = np.linalg.eigvalsh(rows.transpose(0, 2, 1) @ rows / 50)[:, -1]
+    bulk = bulk_of(sample(50, 20))
+    assert bulk.edge / bulk.variance == pytest.approx(np.quantile(largest, 0.99), rel=0.015)
 
 
 def test_units_strong_spikes_and_collinear_features_do_not_change_the_noise_level() -> None:
