@@ -179,9 +179,11 @@ class Chooser:
 
     def __call__(self, mutation: Mutation) -> list[str]:
         by_line = self.contexts.get(str(mutation.path), {})
-        found = {test.partition("|")[0] for test in by_line.get(mutation.line, ()) if test}
+        found = {test.rpartition("|")[0] for test in by_line.get(mutation.line, ()) if test}
         if not found:
-            found = {test.partition("|")[0] for tests in by_line.values() for test in tests if test}
+            found = {
+                test.rpartition("|")[0] for tests in by_line.values() for test in tests if test
+            }
         cases: Counter[str] = Counter()
         order = []
         for test in sorted(found, key=lambda test: (self.size[f"{test}|run"], test)):

@@ -87,18 +87,18 @@ def test_a_mutation_survives_if_no_test_detects_it(tmp_path: Path) -> None:
     package = tmp_path / "sums"
     package.mkdir()
     (package / "__init__.py").write_text("def add(a, b):\n    return a + b\n")
-    (tmp_path / "test_sums.py").write_text(
-        "import sums\n\ndef test_a() -> None:\n    assert sums.add(2, 0) == 2\n"
+    test = (
+        "import pytest\nimport sums\n\n@pytest.mark.parametrize('b', [{b}], ids=['a|b'])\n"
+        "def test_a(b) -> None:\n    assert sums.add(2, b) == 2 + b\n"
     )
+    (tmp_path / "test_sums.py").write_text(test.format(b=0))
     kept = tmp_path / "coverage"
     command = (str(scripts / "mutants.py"), str(package), "--tests", ".", "--coverage", str(kept))
     done = python(*command)
     assert done.returncode == 1
     assert "0 of 1 mutations caught (0%)" in done.stdout
     assert "sums/__init__.py:2: return a + b  ->  return a - b  (1 tests)" in done.stdout
-    (tmp_path / "test_sums.py").write_text(
-        "import sums\n\ndef test_a() -> None:\n    assert sums.add(2, 1) == 3\n"
-    )
+    (tmp_path / "test_sums.py").write_text(test.format(b=1))
     done = python(*command)
     assert (done.returncode, done.stdout) == (0, "1 of 1 mutations caught (100%)\n")
     (tmp_path / "test_sums.py").write_text("import sums\n")  # the measured test is gone
