@@ -207,6 +207,13 @@ def test_small_faults_are_reported_but_do_not_make_a_design_unsound(design):
     assert message == "donors with cells in both sets: 2; in one set only: 'c'"
 
 
+@pytest.mark.filterwarnings("ignore:the contrast may not be sound")
+def test_four_background_cells_are_needed_for_the_ratio(design):
+    for n, rows in ((3, []), (4, ["contrast"])):
+        few = cells_without(design, keep=n)
+        assert list(check(few, donor=None)["ratios"].index) == rows
+
+
 def test_many_small_types_that_are_missing_together_are_reported(design):
     """Check 240 small cell types, each with less than 1% of the cells.
 
