@@ -427,6 +427,8 @@ def test_moments_that_do_not_belong_together_are_refused() -> None:
     parts = (grouped.groups, grouped.group_weights, grouped.group_means, grouped.within_covariance)
     again = grouped_moments(*parts)
     np.testing.assert_allclose(again.covariance, grouped.covariance, atol=1e-12)
+    lighter = grouped_moments(parts[0], np.asarray(parts[1]) / 1e4, *parts[2:])
+    np.testing.assert_allclose(lighter.covariance, grouped.covariance, atol=1e-12)
     for i, bad in enumerate([[1] * 6, [0.0, *[1.0] * 5], np.full((6, D), np.nan), np.ones((3, 3))]):
         with pytest.raises(ValueError, match=r"twice|holds 0|NaN|n_groups|shape"):
             grouped_moments(*parts[:i], bad, *parts[i + 1 :])

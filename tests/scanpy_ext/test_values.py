@@ -52,16 +52,18 @@ def warned(call: Any) -> list[str]:
 
 def test_without_pandas_the_error_says_what_to_install() -> None:
     code = (
-        "import sys; sys.modules['pandas'] = None\n"
-        "import scanpy_ext\n"
-        "try: scanpy_ext.tl\n"
-        "except ModuleNotFoundError as error: print(error)"
+        "import sys, scanpy_ext\n"
+        "for missing, name in (('pandas', 'tl'), ('scanpy_ext.get', 'get')):\n"
+        "    sys.modules[missing] = None\n"
+        "    try: getattr(scanpy_ext, name)\n"
+        "    except ModuleNotFoundError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(
         "scanpy_ext.tl needs pandas, which is not installed. Run pip install"
     )
     assert "'.[scanpy]'" in done.stdout
+    assert "needs scanpy_ext" not in done.stdout  # a missing module of the package itself
 
 
 FEW = {"n_permutations": 20, "n_resamples": 2}
