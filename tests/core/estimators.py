@@ -70,7 +70,7 @@ CASES = [
         equivariant=False,
     ),
     Case(
-        "SparseCPCA-counted",
+        "SparseCPCA-4-features",
         lambda k: contrast_core.SparseCPCA(k, alpha=0.5, n_features_to_select=4),
         full_rank_k=False,
         orthonormal=False,

@@ -40,7 +40,7 @@ def base(seed: int) -> Any:
 
 
 class Kind(NamedTuple):
-    """Container for base values (n, D), or a change that makes these values invalid."""
+    """A kind of data that holds the base values (n, D), or invalid values made from them."""
 
     name: str
     # make(values, folder) returns the data; folder() returns a path.
@@ -194,7 +194,7 @@ def fitted(model: Callable[[], Any], **fixed: Any) -> Callable[..., list[Any]]:
     return call
 
 
-def shape_of(values: Any) -> Any:
+def scaled_to_one(values: Any) -> Any:
     """Return an array or tensor as a dense array, divided by its largest absolute value."""
     values = values.detach() if hasattr(values, "detach") else values
     values = np.asarray(values.toarray() if sp.issparse(values) else values)
@@ -203,7 +203,7 @@ def shape_of(values: Any) -> Any:
 
 def products(scores: Any) -> Any:
     """Return the inner products of the scores of all rows, which a rotation does not change."""
-    return shape_of(shape_of(scores) @ shape_of(scores).T)
+    return scaled_to_one(scaled_to_one(scores) @ scaled_to_one(scores).T)
 
 
 def kernel(**data: Any) -> list[Any]:
@@ -238,14 +238,14 @@ def moments(call: Callable[..., Any], *parts: str) -> Callable[..., list[Any]]:
 def permuted(X: Any, background: Any, **options: Any) -> list[Any]:
     options = {"n_permutations": 19, "random_state": 0} | options
     found = cc.permutation_test(cc.CPCA(K), X, background=background, **options)
-    shapes = [shape_of(each) for each in (found.statistics, found.null_statistics)]
-    return [found.p_values, *shapes, np.abs(found.components)]
+    scaled = [scaled_to_one(each) for each in (found.statistics, found.null_statistics)]
+    return [found.p_values, *scaled, np.abs(found.components)]
 
 
 def ratio(X: Any, background: Any, **options: Any) -> list[Any]:
     options = {"n_splits": 3, "random_state": 0} | options
     found = cc.cross_fitted_ratio(X, background=background, **options)
-    return [shape_of(found.baseline), shape_of(found.ratios)]
+    return [scaled_to_one(found.baseline), scaled_to_one(found.ratios)]
 
 
 def resampled(X: Any, background: Any, **options: Any) -> list[Any]:
@@ -256,7 +256,7 @@ def resampled(X: Any, background: Any, **options: Any) -> list[Any]:
 
 def removed(**data: Any) -> list[Any]:
     model = images.StructuredBackgroundRemover().fit(**data)
-    return [model.signal_variances_[:K], shape_of(model.transform(data["X"]))]
+    return [model.signal_variances_[:K], scaled_to_one(model.transform(data["X"]))]
 
 
 with warnings.catch_warnings(action="ignore"):  # the few rows show no signal
@@ -270,7 +270,7 @@ with warnings.catch_warnings(action="ignore"):  # the few rows show no signal
 def subject_of_method(name: str, method: Any, *left_out: str) -> Subject:
     """Return a subject for a method of a model that was fitted to the plain data."""
     return Subject(
-        name, lambda X: [shape_of(method(X))], ("X",), left_out, units=False, origin=False
+        name, lambda X: [scaled_to_one(method(X))], ("X",), left_out, units=False, origin=False
     )
 
 
@@ -334,7 +334,7 @@ SUBJECTS = [
     Subject("match_clusters", clusters, PAIR, units=False, origin=False),
     Subject(
         "scaled_features",
-        lambda X: [shape_of(pairing.scaled_features(X, clip=1.0).matrix)],
+        lambda X: [scaled_to_one(pairing.scaled_features(X, clip=1.0).matrix)],
         *(ONE, MANY),
         origin=False,
     ),

@@ -1,6 +1,7 @@
 """Helpers that choose how second moments are represented and which solver is used.
 
-A `Form` of moments is a dense matrix, a matrix in the span of the rows, or products with the rows.
+A `Form` of moments is "dense" (a matrix of features x features), "span" (a matrix in a basis of the
+span of the rows) or "products" (no matrix, but products of the rows with a few columns).
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def test_without_salient_variables_clvm_is_probabilistic_pca_of_both_datasets() 
     np.testing.assert_allclose(model.denoise(X), np.tile(model.mean_, (160, 1)))
 
 
-# Scores and densities of rows
+# Rotation of the loadings to their principal axes
 
 
 def test_loadings_are_rotated_to_their_principal_axes() -> None:
@@ -177,7 +177,7 @@ def test_the_most_likely_of_several_starts_is_kept() -> None:
     assert principal_angles(five.components_, one.components_).max() < 0.01
 
 
-# The likelihood and its steps
+# The likelihood, its gradient and the steps of EM
 
 
 def likelihood_of(X: Any, Y: Any, k: int, t: int = 2) -> MomentLikelihood:

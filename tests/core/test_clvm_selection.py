@@ -41,8 +41,9 @@ def sensors(seed: int = 0, **options: Any) -> CLVM:
 def test_the_proximal_step_minimises_its_objective(size: int, k: int, t: int, alike: bool) -> None:
     """Check single features and groups of features.
 
-    The objective of the loadings b of a feature is ``b A b^T / 2 - b c^T``. A threshold times the
-    norm of the salient loadings of the group is added. If `alike`, all features have the same A.
+    The objective of the loadings b of a feature is ``b A b^T / 2 - b c^T``. `second` holds the
+    matrices A, and `cross` holds the vectors c. A threshold times the norm of the salient loadings
+    of the group is added. If `alike`, all features have the same A.
     """
     rng = np.random.default_rng(k + t)
     thresholds = np.array([1e-9, 0.01, 0.1, 0.3, 1.0, 3.0, 100.0, np.inf])
@@ -258,14 +259,13 @@ def test_the_scales_of_the_horseshoe_maximise_their_bound() -> None:
     for _ in range(2000):
         scales = scales.updated(squares, t)
     a, b, c, d = scales
-    # rho is the scale of a feature, and tau is the scale of all features. The variables `rho` and
-    # `tau` are the posterior means of 1 / rho^2 and 1 / tau^2. At the maximum they satisfy these
-    # two equations.
-    rho, tau = a / b, c / d
-    hyper, of_all = 1 / (1 + rho), 1 / (1 + tau)
-    np.testing.assert_allclose(rho, (t + 1) / 2 / (hyper + squares * tau / 2))
-    np.testing.assert_allclose(tau, (5 * t + 1) / 2 / (of_all + squares @ rho / 2))
-    np.testing.assert_allclose(scales.precision, rho * tau)
+    # Each feature has a scale rho, and all features share a scale tau. `own` and `shared` are the
+    # posterior means of 1 / rho^2 and 1 / tau^2. At the maximum they satisfy these two equations.
+    own, shared = a / b, c / d
+    hyper_own, hyper_shared = 1 / (1 + own), 1 / (1 + shared)
+    np.testing.assert_allclose(own, (t + 1) / 2 / (hyper_own + squares * shared / 2))
+    np.testing.assert_allclose(shared, (5 * t + 1) / 2 / (hyper_shared + squares @ own / 2))
+    np.testing.assert_allclose(scales.precision, own * shared)
     drawn = b / rng.gamma(a, size=(200_000, 5)) * d / rng.gamma(c, size=(200_000, 1))
     for limit in (0.01, 0.3, 2.0):
         np.testing.assert_allclose(

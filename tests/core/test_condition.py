@@ -162,7 +162,7 @@ def test_shared_donors_swap_their_parts_and_other_donors_swap_among_themselves(
     np.testing.assert_allclose(test.null_statistics, by_hand(parts, labels, 1), rtol=1e-9)
 
 
-def test_donors_in_one_dataset_keep_at_most_the_smaller_median_of_rows() -> None:
+def test_donors_in_one_dataset_are_thinned_to_the_smaller_of_two_medians() -> None:
     rng = np.random.default_rng(0)
     units, others = np.repeat(np.arange(4), [60, 50, 40, 20]), np.repeat(np.arange(3, 6), 30)
     X, Y = rng.normal(size=(len(units), 3)), rng.normal(size=(len(others), 3))

@@ -237,7 +237,7 @@ def test_invalid_comparisons_are_refused(change: dict[str, Any], message: str) -
 
 
 def mixture(share: float, shift: float, seed: int, n: int = 600) -> tuple[Any, Any, Any]:
-    """Return scores of which a given share is shifted, background scores, and which are shifted."""
+    """Return scores, background scores, and a mask of the share of the scores that is shifted."""
     rng = np.random.default_rng(seed)
     true = rng.random(n) < share
     return rng.standard_t(8, n) + shift * true, rng.standard_t(8, n), true

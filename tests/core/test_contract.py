@@ -122,7 +122,7 @@ def test_padding_with_constant_features_does_not_change_the_components(case: Cas
         return np.insert(rows, [0, 0, 5, 12], [0.0, -0.1, 1.0, scale * 1e3], axis=1)
 
     # The value of a constant feature may differ between foreground and background. It may not
-    # differ between two views, because both views are centred by the same mean.
+    # differ between the two rows of a positive pair, because both are centred by the same mean.
     scale = 1.0 if case.other == "positive" else 2.0
     plain, padded = case.fit(X, Y), case.fit(pad(X, 1.0), pad(Y, scale))
     constant = [0, 1, 7, 15]
@@ -235,7 +235,10 @@ def test_a_constant_background_is_refused(case: Case) -> None:
 
 
 class NoisyPairs:
-    """Mixin for scikit-learn's checks: the positive view is X plus half of X in reversed order."""
+    """Mixin for scikit-learn's checks, which pass no positive pairs.
+
+    The positive rows are the rows of X plus half of the rows of X in reversed order.
+    """
 
     def fit(self, X: Any, y: object = None) -> Any:
         rows = rows_of(X).load()

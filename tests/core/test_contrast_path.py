@@ -22,7 +22,7 @@ def path() -> Any:
     return contrast_path(X, background=Y, n_components=2)
 
 
-def test_the_default_grid_has_zero_and_forty_logarithmic_steps(path: Any) -> None:
+def test_the_default_grid_has_zero_and_forty_values_with_equal_ratios(path: Any) -> None:
     assert len(path.alphas) == 41
     np.testing.assert_allclose(path.alphas[[0, 1, -1]], [0.0, 0.1, 1000.0])
     np.testing.assert_allclose(np.diff(np.log(path.alphas[1:])), np.log(1e4) / 39)

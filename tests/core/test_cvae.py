@@ -253,11 +253,11 @@ def test_invalid_data_are_refused() -> None:
     X, Y, *_ = ring(40, 40)
     bad = X.copy()
     bad[3, 2] = np.nan
-    gauss = quick(noise="counts")
+    of_counts = quick(noise="counts")
     for model, x, y, match in [
-        (gauss, X, Y, r"X holds .*noise='counts' takes whole numbers from 0"),
-        (gauss, np.abs(np.round(X)), Y, "background holds"),
-        (gauss, sp.csr_matrix(-np.abs(np.round(X))), np.abs(np.round(Y)), "X holds -"),
+        (of_counts, X, Y, r"X holds .*noise='counts' takes whole numbers from 0"),
+        (of_counts, np.abs(np.round(X)), Y, "background holds"),
+        (of_counts, sp.csr_matrix(-np.abs(np.round(X))), np.abs(np.round(Y)), "X holds -"),
         (quick(), bad, Y, "X contains NaN"),
         (quick(), X, bad, "background contains NaN"),
         (quick(), X, Y[:1], "background has n_samples=1"),

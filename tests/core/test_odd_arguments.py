@@ -107,7 +107,10 @@ def test_invalid_labels_are_refused(where: str, kind: str) -> None:
             return cc.ContrastByLabel(cc.CPCA(alpha=1.0), background="a").fit(X, labels)
         return WITH_LABELS[where](labels)
 
-    with pytest.raises((TypeError, ValueError), match=where.split("-")[1][-4:]) as caught:
+    argument = where.split("-")[1]
+    if (argument, kind) == ("X_rows", "too few"):
+        argument = "positive_rows"  # the second argument is then too long for the first
+    with pytest.raises((TypeError, ValueError), match=rf"\b{argument}\b") as caught:
         call(LABELS[kind])
     assert not complaint(caught.value, r"shape|missing|types?|masked|length|holds values")
 

@@ -162,11 +162,25 @@ OWN = {
 }
 # `CPCA.path` accepts these values, which `contrast_path` refuses.
 AUTO_OR_TWICE = [v for v in KINDS["alphas"].refused if repr(v) in ("'auto'", "[0, 0]")]
-# The other files of unusual inputs test data, labels and weights.
-OTHERS = {"X", "background", "positive", "estimator", "rows", "units", "background_units"}
-OTHERS |= {"within", "background_within", "background_mix", "positive_within", "groups", "y"}
-OTHERS |= {"clusters", "positive_clusters"}
-OTHERS |= {"sample_weight", "background_weight", "feature_names", "name", "device", "priors"}
+# These parameters are left out, because other files test unusual data, labels and weights.
+TESTED_ELSEWHERE = {"X", "background", "positive", "estimator", "rows", "units", "background_units"}
+TESTED_ELSEWHERE |= {
+    "within",
+    "background_within",
+    "background_mix",
+    "positive_within",
+    "groups",
+    "y",
+}
+TESTED_ELSEWHERE |= {"clusters", "positive_clusters"}
+TESTED_ELSEWHERE |= {
+    "sample_weight",
+    "background_weight",
+    "feature_names",
+    "name",
+    "device",
+    "priors",
+}
 
 
 class Parameter(NamedTuple):
@@ -188,7 +202,7 @@ def function(make: Callable[..., Any], **given: Any) -> list[Parameter]:
             lambda v, name=each.name: make(**given | {name: v}),
         )
         for each in inspect.signature(make).parameters.values()
-        if each.kind is not each.VAR_KEYWORD and each.name not in OTHERS
+        if each.kind is not each.VAR_KEYWORD and each.name not in TESTED_ELSEWHERE
     ]
 
 
@@ -266,8 +280,8 @@ def shown(value: Any) -> str:
         return "10**5000"
 
 
-def complaint(parameter: Parameter, value: Any) -> str:
-    """Describe what is wrong with the error for this value, or return an empty string."""
+def fault_of_refusal(parameter: Parameter, value: Any) -> str:
+    """Describe what is wrong with the refusal of an invalid value, or return an empty string."""
     try:
         parameter.call(value)
     except (TypeError, ValueError) as error:
@@ -284,16 +298,18 @@ def complaint(parameter: Parameter, value: Any) -> str:
     return "" if len(text) < 400 else f"is refused at length: {text}"
 
 
-EACH = pytest.mark.parametrize("parameter", TABLE, ids=lambda p: f"{p.where}-{p.name}")
+def each_of(parameters: list[Parameter]) -> Any:
+    """Parametrise a test over parameters."""
+    return pytest.mark.parametrize("parameter", parameters, ids=lambda p: f"{p.where}-{p.name}")
 
 
-@EACH
+@each_of(TABLE)
 def test_invalid_values_are_refused_by_name(parameter: Parameter) -> None:
-    found = {shown(value): complaint(parameter, value) for value in parameter.kind.refused}
+    found = {shown(value): fault_of_refusal(parameter, value) for value in parameter.kind.refused}
     assert not {value: text for value, text in found.items() if text}
 
 
-@EACH
+@each_of([parameter for parameter in TABLE if parameter.kind.same])
 def test_equivalent_values_give_the_same_result(parameter: Parameter) -> None:
     for plain, other in parameter.kind.same:
         results = arrays_in(parameter.call(plain)), arrays_in(parameter.call(other))

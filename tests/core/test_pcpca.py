@@ -38,9 +38,10 @@ def eigenvalue_tail(X: Any, Y: Any, gamma: float, d: int) -> float:
     return float(scipy.linalg.eigvalsh(contrast)[:-d].sum())
 
 
-def test_the_fit_agrees_with_theorem_3_in_the_scale_of_the_paper() -> None:
+def test_the_fit_agrees_with_theorem_3_of_the_paper() -> None:
     X, Y = planted(150, 110, 9)
     n, m, d, gamma = 150, 110, 2, 0.3
+    # The paper contrasts sums over rows instead of means, so its gamma is n / m times as large.
     sums_gamma = gamma * n / m
     x, y = X - X.mean(axis=0), Y - Y.mean(axis=0)
     values, vectors = scipy.linalg.eigh(x.T @ x - sums_gamma * y.T @ y)
@@ -329,6 +330,13 @@ def test_moments_refuse_missing_values_and_name_the_method_that_takes_them() -> 
         SecondMoments.from_data(X)
     with pytest.raises(TypeError, match="PCPCA treats masked entries as missing"):
         SecondMoments.from_data(np.ma.masked_invalid(X))
+
+
+def test_the_objective_is_the_difference_of_the_mean_log_likelihoods() -> None:
+    X, Y = planted()
+    model = fit(X, Y, gamma=0.1)
+    difference = model.score(X) - model.gamma_ * model.score(Y, dataset="background")
+    assert model.objective_ == pytest.approx(difference)
 
 
 def test_starts_differ_enough_to_find_the_better_of_two_maxima() -> None:

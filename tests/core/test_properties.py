@@ -127,8 +127,9 @@ def test_pair_moments_are_exact_at_the_edges_of_blocks(
     swapped = np.vstack([second, first])
     for exchangeable, x, y in ((False, first, second), (True, both, swapped)):
         cross = (x - x.mean(axis=0)).T @ (y - y.mean(axis=0)) / len(x)
-        literal = found.cross_moment(exchangeable=exchangeable)
-        np.testing.assert_allclose(literal, (cross + cross.T) / 2, atol=1e-9)
+        symmetric = (cross + cross.T) / 2
+        found_cross = found.cross_moment(exchangeable=exchangeable)
+        np.testing.assert_allclose(found_cross, symmetric, atol=1e-9)
     assert (found.n_pairs, found.n_features) == first.shape
 
 

@@ -183,9 +183,10 @@ def excess_by_hand(
 ) -> tuple[float, float, float]:
     """Return the excess variance, half the width of its interval, and its p-value.
 
-    The excess is measured along one component of cPCA* if `star` is true, and otherwise along two
-    components of PCA. Each fold lists the units of X and the units of Y that are left out of the
-    fit and then measured. If `paired` is true, X and Y have the same units.
+    The excess variance is the foreground variance minus the background variance, divided by the
+    background variance plus a ridge. It is measured along one component of cPCA* if `star` is true,
+    and otherwise along two components of PCA. Each fold lists the units of X and of Y that are left
+    out of the fit and then measured. If `paired` is true, X and Y have the same units.
     """
     k = 1 if star else 2
     values: dict[Any, float] = {}

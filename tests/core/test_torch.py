@@ -81,10 +81,10 @@ def test_moments_of_host_rows_are_computed_on_a_device(pair: Any, device: str, d
 
 @on_each_device
 @pytest.mark.parametrize("precision", ["double", "single"])
-def test_a_scatter_matrix_that_is_summed_in_panels_is_precise(
+def test_a_covariance_that_is_summed_over_blocks_of_rows_is_precise(
     pair: Any, device: str, precision: Any
 ) -> None:
-    """Use a scatter matrix (sums of products) of several panels, and a mean far from zero."""
+    """Use several blocks of rows, and means far from zero."""
     rows = pair[0] + 2.0**14
     expected = SecondMoments.from_data(rows).covariance
     sums = DeviceAccumulator("X", device, precision, elements=64 * 12)

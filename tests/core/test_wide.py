@@ -1,4 +1,7 @@
-"""Tests with far more features than rows, solved in the span of the rows or by products."""
+"""Tests with far more features than rows.
+
+The problems are solved in the span of the rows, or by products of the rows with a few columns.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,7 @@ def test_automatic_denoising_and_infinite_contrasts_can_be_fitted_to_wide_data(a
     assert subspace_error(wide.components_, dense.components_) < 1e-8
 
 
-def test_the_path_in_the_span_agrees_with_single_fits() -> None:
+def test_the_path_in_the_span_agrees_with_the_path_in_feature_space() -> None:
     x, y = wide_data()
     wide = contrast_path(x, background=y, alphas=[*ALPHAS, np.inf])
     dense = contrast_path(moments()[0], background=moments()[1], alphas=[*ALPHAS, np.inf])

@@ -32,7 +32,7 @@ Y = np.random.default_rng(1).normal(size=(50, 8))
 
 # Some checks have two features, and PCPCA needs one more feature than components.
 @parametrize_with_checks([CPCA(), CPCAStar(), PCPCA(1)])
-def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+def test_the_estimators_pass_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
 

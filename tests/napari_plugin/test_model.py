@@ -42,7 +42,7 @@ from tests.napari_plugin.plain import make_film, marked, pair_of, run, task_of
 
 CPCA_10 = Settings("cpca", n_components=10)
 CPCA_2 = Settings("cpca", n_components=2)
-LOOK = {"denoised": {}, "weights": {}}
+NO_OPTIONS = {"denoised": {}, "weights": {}}  # of the layers that show a result
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_large_frames_are_compared_with_a_library_of_background_frames(absorbed)
     expected = suppress_background(frames, empty, sampling="frames", multiplicative=absorbed)
     np.testing.assert_allclose(outcome.denoised, expected.denoised, rtol=1e-3, atol=1e-4)
     # If the cells absorb light, this layer shows the light that would arrive without them.
-    light = np.asarray(layer_data(outcome, LOOK)["removed"][0])
+    light = np.asarray(layer_data(outcome, NO_OPTIONS)["removed"][0])
     gone = frames - expected.denoised
     np.testing.assert_allclose(
         light, frames * np.exp(expected.denoised) if absorbed else gone, rtol=0.01, atol=1e-3

@@ -477,8 +477,8 @@ def test_a_copied_script_works_for_pyramids_stacks_channels_and_painted_areas(vi
         np.testing.assert_allclose(names["denoised"], found, atol=1e-3)
 
 
-def test_the_dock_reports_a_method_that_leaves_the_background_of_the_sample(viewer, dock):
-    """Check the verdict on PCPCA, which leaves nine tenths of the error at its default strength."""
+def test_the_dock_reports_a_method_that_hardly_removes_the_background(viewer, dock):
+    """Check PCPCA on the sample: nine tenths of the error remain at its default strength."""
     viewer.open_sample("contrast-suite", "cells-behind-fringes")
     source = viewer.layers["cells behind fringes"]
     dock.draw((5, 5), (145, 145))

@@ -219,8 +219,8 @@ def test_four_background_cells_are_needed_for_the_ratio(design):
 def test_many_small_types_that_are_missing_together_are_reported(design):
     """Check 240 small cell types, each with less than 1% of the cells.
 
-    At first the background lacks only what it lacks by chance. Then it lacks all small types of
-    monocytes.
+    At first some types are missing from the background by chance only. Then all types of monocytes
+    are missing from it.
     """
     rng = np.random.default_rng(1)
     drawn = rng.integers(400, size=1600)

@@ -98,7 +98,7 @@ def test_results_of_other_packages_are_not_replaced(cells, key, untouched):
                 cx.tl.project(cells, cells, key_added=key)
         with pytest.raises(ValueError, match=r"layers\['mine'\] would be replaced"):
             cx.tl.denoise(cells, layer_added="mine")
-    for offset in ("foreground", "none"):  # a layer of its own is replaced
+    for offset in ("foreground", "none"):  # the second call replaces the layer of the first
         cx.tl.denoise(cells, offset=offset)
     assert cells.uns["denoise"]["denoised"] == {"key": "cpca", "offset": "none"}
 

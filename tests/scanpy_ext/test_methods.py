@@ -1,4 +1,4 @@
-"""Tests of the linear methods and the kernel: results in slots, on new cells, and in tables."""
+"""Tests of the linear methods and of kernel cPCA: results in slots, on new cells, in tables."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_a_cell_type_missing_from_one_condition_is_reported_and_rarely_paired(ka
 
 
 @pytest.mark.parametrize("method", ["pca_pp", "pca_plus"])
-def test_a_method_without_given_pairs_makes_those_of_match_pairs(design, method):
+def test_without_given_pairs_a_method_makes_the_same_pairs_as_match_pairs(design, method):
     options = {"groupby": "condition", "reference": "ctrl", "donor": "donor"}
     getattr(cx.tl, method)(design, **options, n_comps=2)
     cx.pp.match_pairs(design, *DESIGN, key_added="own")

@@ -26,9 +26,9 @@ def test_every_function_has_few_parameters_and_describes_them(function: Any) -> 
     assert len(parameters) <= 15
     kinds = {name: parameter.kind for name, parameter in parameters.items()}
     hidden = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD]
-    assert hidden in ([], ["kwargs"])  # they go to scanpy's plot of an embedding
-    # A wrapped function keeps its own signature.
-    assert function.__wrapped__ if "copy" in parameters else True
+    assert hidden in ([], ["kwargs"])  # `kwargs` are passed on to scanpy's plot of an embedding
+    # Functions with the parameter `copy` are wrapped, and show the inner function's parameters.
+    assert hasattr(function, "__wrapped__") == ("copy" in parameters)
     text = inspect.getdoc(function)
     assert not re.search(r"\{[A-Z]+\}|<NAME>", text)
     head, described = text.split("Parameters\n----------\n")
@@ -106,12 +106,11 @@ def test_functions_log_their_name_only_if_they_write_and_refuse_other_objects(
         assert "finished" not in text
 
 
-REFERENCE = {"groupby": "condition", "reference": "ctrl"}
-DONORS = REFERENCE | {"donor": "donor"}
+DONORS = DESIGN | {"donor": "donor"}
 CALLS = {
-    "negative": lambda a: cx.tl.cpca(a, **REFERENCE, alpha=99.0),
+    "negative": lambda a: cx.tl.cpca(a, **DESIGN, alpha=99.0),
     "are not paired": lambda a: cx.pp.match_pairs(a, **DONORS, n_comps=4),
-    "not be sound": lambda a: cx.pp.contrast_check(a, **REFERENCE, cell_type="type"),
+    "not be sound": lambda a: cx.pp.contrast_check(a, **DESIGN, cell_type="type"),
 }
 
 

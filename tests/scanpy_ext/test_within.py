@@ -81,7 +81,8 @@ def test_scores_are_centred_within_donors_and_show_the_condition(name: str, unto
         match=r"contribute nothing to the difference between the two sets: 'c', 'd'",
     ):
         tool(adata, **DESIGN, within="half")
-    # This call is valid: the foreground holds no reference cells, so there is no shift to remove.
+    # This call is valid: the foreground holds no reference cells, so it contains no difference
+    # between conditions that centring could remove.
     tool(adata, foreground=condition, background=~condition, within="nested")
 
 

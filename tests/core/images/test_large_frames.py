@@ -1,4 +1,8 @@
-"""Tests of background removal from large frames, by comparison with a library of frames."""
+"""Tests of background removal from large frames.
+
+The background of each frame is fitted by the mean and the components of many background frames,
+which are called the library.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +121,7 @@ def test_absorbed_light_gives_the_optical_density() -> None:
     assert found[0, :3].mean() == pytest.approx(np.log(1000), rel=0.02)
 
 
-def test_large_frames_without_signal_swapped_or_too_few_get_a_verdict() -> None:
+def test_a_missing_signal_swapped_layers_and_too_few_frames_get_a_verdict() -> None:
     for frames, background, kind in (
         (EMPTY[::2], EMPTY[1::2], "nothing found"),
         (EMPTY, FILM, "layers probably swapped"),
