@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from contrast_core.rows import Rows, joint_blocks, minibatches, pieces, rows_of
+from contrast_core.rows import Rows, _minibatches, joint_blocks, minibatches, pieces, rows_of
 from tests.core.kinds import KINDS, Watched, dense
 
 N, D = 230, 11
@@ -279,6 +279,15 @@ def test_a_stored_dataset_is_read_once_in_whole_chunks(values: Any) -> None:
     list(minibatches(rows_of(dataset, elements=SMALL // 4), 9, np.random.default_rng(0)))
     assert sorted(dataset.read) == [(start, min(start + 25, N)) for start in range(0, N, 25)]
     assert dataset.read != sorted(dataset.read)
+
+
+@pytest.mark.parametrize(("most", "size"), [(10, 4), (50, 5), (60, 6)])
+def test_at_least_four_blocks_and_as_many_as_fit_are_shuffled_together(
+    most: int, size: int
+) -> None:
+    blocks = [(start, start + 10) for start in range(0, 120, 10)]
+    groups = list(_minibatches._groups(blocks, most))
+    assert groups == [blocks[i : i + size] for i in range(0, 12, size)]
 
 
 def test_minibatches_of_rows_with_large_means_are_precise() -> None:

@@ -249,6 +249,13 @@ def test_results_of_the_check_are_plotted(design, untouched):
     assert [label.get_text() for label in cells.get_xticklabels()] == ["T", "mono"]
     assert [text.get_text() for text in cells.texts] == ["100/50"] * 4
     assert len(ratio.patches) == 3
+    fewer = cells_without(design, kind="mono", keep=20)
+    check(fewer)
+    cells, _ = cx.pl.contrast_check(fewer, show=False)
+    [image] = cells.images
+    dark = np.abs(image.get_array().ravel()) > image.get_clim()[1] / 2
+    assert [text.get_color() == "white" for text in cells.texts] == list(dark)
+    assert set(dark) == {False, True}
 
 
 def test_faults_of_the_design_are_named(design):

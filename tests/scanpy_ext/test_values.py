@@ -116,6 +116,8 @@ def test_sets_that_do_not_belong_together_cause_a_warning_or_an_error(
     cx.tl.cpca(logs, foreground=stim, background=logs.copy())
     other = logs[~stim].copy()
     assert not warned(lambda: cx.tl.cpca(logs, background=other, alpha=1.0))
+    with pytest.warns(ContrastWarning, match="raw counts"):
+        cx.pp.match_pairs(counts, "condition", "ctrl", n_comps=5)
     counts.X /= counts.X.sum(axis=1, keepdims=True)
     found = warned(lambda: cx.tl.cpca(logs, background=counts[~stim].copy(), alpha=1.0))
     assert any("mean value of adata is" in text for text in found)
