@@ -234,7 +234,7 @@ class LinearMap:
     ) -> FloatArray:
         """Apply `function` to all rows, block by block.
 
-        Every method that takes rows with all features calls this method to read them.
+        All methods that take rows call this method; `inverse_transform` takes scores and does not.
         """
         rows = rows_of(X)
         if rows.shape[1] != len(self.mean):

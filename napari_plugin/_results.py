@@ -202,9 +202,9 @@ def place_in(viewer: Any, layer: Any) -> tuple[int, ...]:
 def visible_part(layer: Any, place: tuple[int, ...], side: int | None) -> tuple[slice, ...]:
     """Return the part of an image that is on screen, as slices of the layer's data.
 
-    The part has a margin of one patch side. Each of its sides is at least three patch sides long.
-    A part of more than about a million pixels is cut to the middle of the screen. If `side` is
-    None, the whole image is returned.
+    Along each axis, at most 960 pixels around the middle of the screen are used. A margin of `side`
+    pixels, the side length of a patch, is added. The part is at least ``3 * side`` pixels high and
+    wide, unless the image is smaller. If `side` is None, the whole image is returned.
     """
     shape = np.array(pixels_of(layer).shape[-2:])
     low, high = np.zeros(2, dtype=int), shape

@@ -183,7 +183,7 @@ class StructuredBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embeddi
         Returns
         -------
         ndarray of shape (n, n_features)
-            Signal in units of the data; the background is zero.
+            Signal in the units of the data. A value of zero means no signal.
 
         Raises
         ------

@@ -87,7 +87,9 @@ class PairMoments:
     first: Moments | None = None
     # Moments of the points +delta/2 and -delta/2; if None, they are computed from `difference`.
     _shift: Moments | None = field(default=None, repr=False)
-    # Moments with the covariance S, if a product with it costs less than products with U and D.
+    # Moments with the covariance S. They are given only in the form "products", in which S is not
+    # formed as a matrix: multiplying columns by S then costs less than multiplying them by both C_U
+    # and C_D.
     _both: Moments | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -259,12 +261,14 @@ class PairMoments:
         return self.first
 
     def cross_moment(self, *, exchangeable: bool = True) -> FloatArray:
-        r"""Return the cross-moment that PCA+ and PCA++ maximise, of shape (size, size).
+        r"""Return the cross-moment that PCA+ and PCA++ maximise, as a square matrix.
 
         .. math:: S^+ = C_U - C_D - \delta\delta^\top/4
 
         Here :math:`C_U` and :math:`C_D` are the covariances of the pairs' means and half
-        differences, and :math:`\delta` is the difference of the means of the two views.
+        differences, and :math:`\delta` is the difference of the means of the two views. Rows and
+        columns of the matrix are the features, or coordinates in the span of the data if the
+        moments have the form "span".
 
         Parameters
         ----------
@@ -278,9 +282,9 @@ class PairMoments:
     def cross_moment_along(
         self, directions: FloatArray, *, exchangeable: bool = True
     ) -> FloatArray:
-        """Return ``V S+ V^T`` for s directions, which are the rows of V, (s, s).
+        """Return ``V S+ V^T``, of shape (s, s), where the s rows of V are the directions.
 
-        The directions are given in the coordinates of the moments.
+        The directions are given in the same coordinates as the matrix S+ of `cross_moment`.
         """
         other = self.disagreement(exchangeable=exchangeable)
         cross = directions @ (self.average.apply(directions.T) - other.apply(directions.T))

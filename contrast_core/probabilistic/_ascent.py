@@ -122,10 +122,10 @@ def _mixing(
 def _extrapolated(points: list[FloatArray], steps: list[FloatArray]) -> FloatArray:
     """Return the point to which Anderson mixing extrapolates.
 
-    Anderson mixing takes the affine combination of the last points at which the step would be
-    shortest if it were a linear function of the point. The result is this combination plus its
-    step. The differences of steps are nearly linearly dependent, so least squares ignores small
-    singular values.
+    Anderson mixing approximates the step of the map by a linear function of the point. Among the
+    affine combinations of the last points, it takes the one whose approximate step is shortest, and
+    adds this step. The differences of steps are nearly linearly dependent, so least squares ignores
+    small singular values.
     """
     of_points, of_steps = np.diff(points, axis=0), np.diff(steps, axis=0)
     weights = np.linalg.lstsq(of_steps.T, steps[-1], rcond=1e-12)[0]

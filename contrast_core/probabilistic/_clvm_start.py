@@ -93,9 +93,10 @@ def starting_point(
 ) -> Start:
     """Fit a model by expectation maximisation, and return it as a start.
 
-    If moments are enough, the model is fitted to all rows. Otherwise it is fitted to a sample of
-    rows that fits into memory. A penalty selects the features with salient loadings. The horseshoe
-    and relevance determination are not used for the start.
+    If the noise is normal and no value is missing, the model is fitted to the moments of all rows.
+    Otherwise it is fitted to a sample of rows that fits into memory, or to all rows if values are
+    missing. A penalty selects the features with salient loadings. The horseshoe and relevance
+    determination are not used for the start.
     """
     sparsity = None if search.sparsity == "horseshoe" else search.sparsity
     search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS, sparsity=sparsity, ard=False)
@@ -103,8 +104,8 @@ def starting_point(
         return _count_start(parts, varies, n_shared, search)
     if tails == "normal" and not any_missing(parts):
         # A penalty selects rows of the loadings, so each of these rows must belong to a feature.
-        # For more features than rows, the solver "auto" would give rows that belong to coordinates
-        # in the span of the data. The solver "eigh" always keeps the features.
+        # If the data have more features than rows, the solver "auto" uses coordinates in the span
+        # of the data in place of the features. The solver "eigh" always keeps the features.
         solver = "auto" if sparsity is None else "eigh"
         x, y, _ = contrast_moments(*parts, solver=solver, products=False)
         exact = search._replace(tol=_EXACT_TOL, max_iter=_EXACT_STEPS)

@@ -116,7 +116,7 @@ class DaskRows(Rows):
     def blocks(
         self, *, elements: int | None = None, dense: bool = False, check: bool = True
     ) -> Iterator[Any]:
-        """Yield finite blocks of rows; each chunk is computed when its first block is needed."""
+        """Yield blocks of rows; each chunk is computed when its first block is needed."""
         for label, chunk in self._shown(self.chunks()):
             rows = chunk_rows(chunk.compute(), label, self.options)
             yield from rows.blocks(elements=elements, dense=dense, check=check)

@@ -54,14 +54,15 @@ FORMS: list[tuple[ProblemSize, str, str | None]] = [
     (TALL._replace(contrasts=41), DENSE, None),
     (TALL._replace(in_memory=False), DENSE, None),
     (sparse(ProblemSize(3750, 2000, 2), 160), PRODUCTS, DENSE),
-    # If rows have few entries, the other steps of the search cost more than the products.
+    # If rows have few entries, the iteration spends more time on making its columns orthogonal than
+    # on products.
     (sparse(ProblemSize(1500, 1000, 1), 10), PRODUCTS, DENSE),
     (sparse(ProblemSize(1500, 1000, 1, automatic=True), 10), DENSE, None),
     (sparse(ProblemSize(1500, 1000, 50), 10), DENSE, None),
     (sparse(ProblemSize(1500, 1000, 10), 10), DENSE, None),
     (sparse(ProblemSize(15_000, 6000, 10), 10), PRODUCTS, DENSE),
-    # With few rows, the eigenvalues at the automatic contrast are close together, so the search
-    # needs many columns.
+    # If alpha is chosen automatically and there are few rows for each feature, the eigenvalues are
+    # close together, so the iteration would need many products.
     (sparse(ProblemSize(3750, 2000, 2, automatic=True), 160), DENSE, None),
     # Positive pairs are planned like one component, for any requested number of components.
     (ProblemSize(80, 80, 1), DENSE, None),
@@ -89,7 +90,7 @@ def test_form_and_fallback_are_known_for_these_sizes(
 
 @pytest.mark.parametrize("entries", [None, 5, 300])
 @pytest.mark.parametrize("automatic", [False, True])
-def test_a_planned_matrix_has_the_smaller_of_the_numbers_of_rows_and_features(
+def test_a_planned_matrix_is_the_smaller_one_of_dense_and_span(
     entries: int | None, automatic: bool
 ) -> None:
     for n_rows, n_features in product(SIZES, SIZES):

@@ -125,7 +125,7 @@ def test_estimators_give_the_same_results_for_tensors_and_arrays(
     )
 
 
-def test_tensors_give_densities_labels_and_gradients(pair: Any) -> None:
+def test_densities_and_contrasts_by_label_agree_with_arrays_and_gradients_flow(pair: Any) -> None:
     X, Y = (torch.as_tensor(rows) for rows in pair)
     model = PCPCA(2).fit(pair[0], background=pair[1])
     np.testing.assert_allclose(model.score_samples(X), model.score_samples(pair[0]), rtol=1e-12)

@@ -33,7 +33,7 @@ def test_the_installed_plugin_is_found_and_valid():
         ),
     ],
 )
-def test_the_sample_is_cheap_to_import_and_the_model_needs_no_window(code, absent):
+def test_importing_the_sample_data_or_the_model_loads_no_heavy_packages(code, absent):
     code += f"; import sys; print(set({absent.split()}) & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout == "set()\n", result.stderr

@@ -102,8 +102,8 @@ def test_the_reference_matches_a_level_of_any_dtype(cells, dtype):
         )
 
 
-# Invalid arguments and their errors. The tests add `groupby` and `reference`, unless a case has
-# masks or another column.
+# Invalid arguments, and parts of their error messages. The test adds the `groupby` and `reference`
+# of `REFERENCE`, unless a case sets them itself.
 BAD = [
     ({"reference": None}, "reference is missing.*'ctrl', 'stim'"),
     ({"groupby": None}, "no cells were chosen. Give groupby= and reference="),
