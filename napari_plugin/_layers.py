@@ -125,7 +125,8 @@ def region_of(layer: Image, region: Shapes | Labels) -> BoolArray:
     Returns
     -------
     ndarray of bool
-        Shape (height, width). Labels that have the shape of the stack give a mask of this shape.
+        Shape (height, width). If `region` is a Labels layer that lies exactly on the image and has
+        the shape of its whole stack, the mask has the shape of the stack.
 
     Raises
     ------

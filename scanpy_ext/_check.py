@@ -31,8 +31,8 @@ _MAX_NULLS = 12  # largest number of ordered pairs of donors whose controls are 
 # change it.
 _RATIO_GENES = 300
 _N_SPLITS = 5  # number of random splits into halves for the cross-fitted ratio
-# Largest share of the foreground cells, beyond chance, that may be of types that the background
-# lacks.
+# Largest share of the foreground cells that may be of types that the background lacks. The share
+# that is expected by chance is subtracted first.
 _LACKING = 0.03
 # Largest probability that a cell of one set has more detected genes than a cell of the other set.
 _DEPTH = 0.75
@@ -41,7 +41,7 @@ _DEPTH = 0.75
 _RARE = 0.2
 _LEVEL = 0.05  # a contrast exceeds chance if its p-value is at most this
 _LEFT_OUT = 0.3  # largest share of the most variable genes that may be left out
-# For each set, the share of its most variable genes that is in use is computed. The two shares may
+# In each set, some share of the most variable genes is in use. The shares of the two sets may
 # differ by at most this much.
 _ONE_SIDED = 0.15
 
@@ -526,7 +526,7 @@ def _ratio_found(
     if not len(ratios):
         return _Finding("ratio", False, "too few cells for a cross-fitted ratio")
     contrast, nulls = ratios.iloc[0], ratios[ratios["null"]]
-    exploratory = " (by cell: exploratory)"
+    exploratory = ". Single cells were split instead of donors, so the ratio is exploratory"
     said = (
         f"the cross-fitted ratio{'' if within is None else ' within donors'} is "
         f"{contrast['ratio']:.2f}, which is {contrast['relative']:.2f} times its baseline, the "
@@ -563,5 +563,7 @@ def _advice_found(
     if found is None:
         return _Finding("advice", True, "no advice: too few donors or cells, or a donor is missing")
     something = found.found or (p_value is not None and p_value <= _LEVEL)
-    exploratory = "" if by_donor else " (By cell: exploratory.)"
-    return _Finding("advice", True, found.sentence(something) + exploratory)
+    said = found.sentence(something)
+    if not by_donor:
+        said += " This is exploratory, because the units are single cells instead of donors."
+    return _Finding("advice", True, said)

@@ -205,8 +205,8 @@ def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selectio
     If all cells of a donor are on the same side, centring removes the effect in its cells. The
     function warns if this is so for some donors, and raises ValueError if it is so for all donors.
     It checks nothing if no background cell is in the foreground. Each set is then centred by its
-    own mean anyway, so the contrast does not contain the difference between the sets, and the two
-    sets may have different donors.
+    own mean even without `within`, so the contrast never contains the difference between the means
+    of the two sets. The two sets may therefore have different donors.
     """
     front, back = selection.foreground & ~selection.background, selection.background
     if not front.any() or not (selection.foreground & back).any():

@@ -59,8 +59,9 @@ class Search(NamedTuple):
 class Fit(NamedTuple):
     """Fitted model, objective per row at each accepted step, and whether the fit converged.
 
-    A fit to rows also holds the means of both datasets, in the units of the model. With
-    ``robust="entries"`` it also holds the weights of all values. Missing values have weight 0.
+    A fit to rows, unlike a fit to moments, also holds the means of both datasets, in the units of
+    the model. With ``robust="entries"`` it also holds the weights of all values. Missing values
+    have weight 0.
     """
 
     model: Model
@@ -87,10 +88,10 @@ class Step(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """The fit after the selection of rows of W and of columns of S.
+    """The fit after the selection of features with salient loadings, and of shared dimensions.
 
-    `n_shared` is the number of columns of S that are left. `shrunk` holds the probability that the
-    horseshoe shrinks a feature's salient loadings.
+    `n_shared` is the number of shared dimensions that are left. `shrunk` holds, for each feature,
+    the probability that the horseshoe shrinks its salient loadings.
     """
 
     fit: Fit
@@ -125,7 +126,7 @@ class Likelihood(ABC):
     unit: float
     size: int
 
-    roughly: ClassVar[dict[str, Any]]  # limits of a search whose result is only a start
+    roughly: ClassVar[dict[str, Any]]  # `tol`, `max_iter` of a search for an interim result
     has_gradient: ClassVar[bool]
 
     @property

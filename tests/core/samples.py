@@ -55,10 +55,11 @@ def geometric_median(rows: Any) -> Any:
 
 
 def error_of_centre(centred: Any, draw: Any) -> Any:
-    """Return the first-order error of a geometric median, simulated by a random draw per row.
+    """Return the first-order error of a geometric median, from one random number for each row.
 
     The error is ``sum_i draw_i u_i / sum_i (1 / l_i)``, where l_i is the length of the centred row
-    i, u_i is this row divided by its length, and draw_i is the draw.
+    i, u_i is this row divided by its length, and draw_i is a standard normal number, or 0 for no
+    error.
     """
     lengths = np.linalg.norm(centred, axis=1)
     return (draw / lengths) @ centred / (1 / lengths).sum()
@@ -133,7 +134,7 @@ def ring(n: int = 800, m: int = 600, seed: int = 0) -> tuple[Any, Any, Any, Any]
 
 
 def counts(seed: int = 0, n: int = 300) -> tuple[Any, Any]:
-    """Return Poisson counts whose log-rates are the foreground and background of `ring`."""
+    """Return Poisson counts whose log-rates are 0.3 times the two datasets of `ring`."""
     X, Y, *_ = ring(n, n, seed)
     rng = np.random.default_rng(seed)
     return rng.poisson(np.exp(0.3 * X)), rng.poisson(np.exp(0.3 * Y))

@@ -54,8 +54,8 @@ def test_affinity_is_the_product_of_the_cosines_of_principal_angles(path: Any) -
     assert path.affinity[0, 25] == pytest.approx(np.prod(cosines))
     np.testing.assert_allclose(path.affinity, path.affinity.T)
     np.testing.assert_array_equal(path.affinity.diagonal(), 1.0)
-    # For many components, the affinity is the geometric mean of the cosines. For orthogonal
-    # subspaces, it is 0 and not NaN.
+    # For more than 10 components, the product would be close to 0, so the affinity is the geometric
+    # mean of the cosines. For orthogonal subspaces, it is 0 and not NaN.
     rng = np.random.default_rng(0)
     subspaces = np.stack([np.linalg.qr(rng.normal(size=(200, 60)))[0].T for _ in range(3)])
     cosines = np.linalg.svd(subspaces[0] @ subspaces[1].T, compute_uv=False)

@@ -63,7 +63,10 @@ def test_chunks_and_merged_parts_agree_with_the_whole(pair: Any) -> None:
 def test_stored_views_are_read_in_blocks(
     pair: Any, first: str, second: str, n_blocks: int, tmp_path: Path
 ) -> None:
-    """Check that pairs are read in blocks that are the storage chunks of the first stored view."""
+    """Check that pairs are read in blocks that are the storage chunks of the first view.
+
+    If the first view is in memory, the blocks are the storage chunks of the second view.
+    """
     X, P = pair
     x, p = (
         rows_of(KINDS[kind](view, tmp_path), elements=1) for kind, view in ((first, X), (second, P))

@@ -79,7 +79,7 @@ def test_memory_stays_below_the_dense_matrix(as_matrix):
 def test_views_and_copies_give_the_same_embedding(cells, function, untouched):
     """Check that a view becomes an actual AnnData, and that `copy=True` leaves a view as it is.
 
-    Both ways give the same embedding.
+    The embedding is the same with and without `copy=True`.
     """
     cells.X = sp.csr_matrix(cells.X)
     view = cells[cells.obs["depth"] >= 20, :10]
