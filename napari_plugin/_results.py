@@ -74,7 +74,7 @@ class Results:
 
     @property
     def is_live(self) -> bool:
-        """Whether the result follows the slider."""
+        """Whether the suppression slider of the dock can change the results."""
         return bool(self.shown) and all(each.outcome.solution.is_live for each in self.shown)
 
     @property
@@ -141,7 +141,7 @@ class Results:
             self._on_gone()
 
     def move(self, found: list[tuple[Shown, Outcome, dict[str, Any]]]) -> None:
-        """Update the layers of the run to the outcomes at another position of the slider."""
+        """Show the outcomes at another position of the suppression slider in the same layers."""
         for shown, outcome, data in found:
             _keep_ready(outcome)
             shown.outcome, shown.data = outcome, data

@@ -4,9 +4,10 @@
 >>> sorted(cx.__all__)
 ['get', 'pl', 'pp', 'tl']
 
-`cx.pp` checks the choice of cells and genes, and finds pairs of cells. `cx.tl` computes results and
-writes them into the AnnData, `cx.pl` plots them, and `cx.get` returns them as tables. Each module
-is imported when it is first used: importing the package alone loads neither anndata nor matplotlib.
+`cx.pp` checks the choice of cells and genes, and pairs similar cells of two conditions. `cx.tl`
+computes results and writes them into the AnnData, `cx.pl` plots them, and `cx.get` returns them as
+tables. Each module is imported when it is first used: importing the package alone loads neither
+anndata nor matplotlib.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class ContrastInput:
         Parameters
         ----------
         keys
-            Names of the slots.
+            Names of the AnnData slots to write.
         model
             A fitted method.
         entry
@@ -202,11 +202,12 @@ def contrast_input(
 def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selection) -> None:
     """Check that donors have cells both in the background and outside of it.
 
-    If all cells of a donor are on the same side, centring removes the effect in its cells. The
-    function warns if this is so for some donors, and raises ValueError if it is so for all donors.
-    It checks nothing if no background cell is in the foreground. Each set is then centred by its
-    own mean even without `within`, so the contrast never contains the difference between the means
-    of the two sets. The two sets may therefore have different donors.
+    If the foreground contains background cells, the contrast includes the difference between the
+    means of the background and of the other cells. Centring a donor whose cells are all on one side
+    removes this difference from its cells. The function warns if this is so for some donors, and
+    raises ValueError if it is so for all donors. If no cell is in both sets, each set is centred by
+    its own mean even without `within`, so the contrast never contains the difference between the
+    means of the two sets. Different donors are then allowed, and nothing is checked.
     """
     front, back = selection.foreground & ~selection.background, selection.background
     if not front.any() or not (selection.foreground & back).any():

@@ -93,7 +93,7 @@ class Fitted:
     Attributes
     ----------
     keys
-        Names of the slots.
+        Names of the AnnData slots that hold the result.
     result
         The entry in `.uns`.
     genes, places

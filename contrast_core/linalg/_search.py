@@ -273,7 +273,7 @@ def search(
             if precondition is None:
                 precondition = stage.make(middle)
             new = precondition(np.hstack(residuals), np.concatenate(values), middle)
-            # A full space is reduced, unless its capacity is D, so that it can hold all directions.
+            # A full space is reduced. A space of capacity D is not, as it can hold all directions.
             if space.size + new.shape[1] > space.capacity < len(new):
                 keep = max(k + EXTRA, space.capacity // (4 * len(unsolved_ritz)))
                 space.restrict(np.array([ritz.alpha for ritz in unsolved_ritz]), keep)

@@ -96,8 +96,9 @@ def _by_products(
 ) -> tuple[float, ContrastSolution | None]:
     """Return alpha and the solution, from a search with products only; None if it fails.
 
-    If the search uses up its products, alpha is still a good start for Newton's iteration. Raises
-    NotConvergedError instead if the plan has a fallback.
+    A search may multiply the covariances with at most `plan.max_products` columns. If it has not
+    converged by then, alpha is still a good start for Newton's iteration. If the plan has a
+    fallback, NotConvergedError is raised instead.
     """
     varies = x.varies | y.varies
     diagonals = x.variances[varies], y.variances[varies]

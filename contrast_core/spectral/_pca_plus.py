@@ -59,8 +59,8 @@ class PCAPlus(PositivePairEmbedding):
         and "span" for matrices in a basis of the span of the rows. With "products" no matrix was
         formed, and the rows themselves were multiplied.
     plan_ : contrast_core.solve.Plan
-        The plan that was followed. ``plan_.reason`` gives the reason in words. A model file holds
-        the plan only if it was saved with ``moments=True``.
+        The plan by which the eigenproblem was solved. ``plan_.reason`` says in words why this plan
+        was chosen. A model file holds the plan only if it was saved with ``moments=True``.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -252,7 +252,7 @@ def test_the_horseshoe_does_not_depend_on_units_order_or_constants() -> None:
         fit(*noise, 1, 1, sparsity="horseshoe")
 
 
-def test_the_scales_of_the_horseshoe_maximise_their_bound() -> None:
+def test_the_scales_of_the_horseshoe_maximise_the_variational_bound() -> None:
     rng = np.random.default_rng(0)
     squares, t = rng.uniform(0.01, 4.0, 5), 2
     scales = Scales(1.0, np.ones(5), 1.0, 1.0)

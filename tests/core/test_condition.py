@@ -145,8 +145,9 @@ def test_shared_donors_swap_their_parts_and_other_donors_swap_among_themselves(
         }
     test = condition_test(CPCA(1), **data, random_state=0)
     # The parts are sorted: donors in the foreground only, the treated and then the control parts of
-    # shared donors, and donors in the background only. Both parts of a shared donor are shifted, so
-    # that the mean of their means equals the mean of the other donors, or 0 if there are none.
+    # shared donors, and donors in the background only. Both parts of a shared donor are shifted by
+    # the same vector. Afterwards, the average of the two parts' means equals the average of the
+    # other donors' means, or 0 if there are no other donors.
     parts = kept_parts(data)
     rest = [part.mean(axis=0) for part in parts[:a] + parts[a + 2 * s :]]
     for i in range(a, a + s):

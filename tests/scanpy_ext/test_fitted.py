@@ -103,7 +103,7 @@ def test_results_of_other_packages_are_not_replaced(cells, key, untouched):
     assert cells.uns["denoise"]["denoised"] == {"key": "cpca", "offset": "none"}
 
 
-def test_a_result_is_replaced_completely_and_only_by_the_same_method(cells):
+def test_a_result_replaces_all_parts_of_an_earlier_result_with_the_same_key(cells):
     for _ in range(2):
         cx.tl.cpca_star(cells, **REFERENCE, key_added="mine")  # replaced in the second round
         cx.tl.project(cells, cells, key="mine", key_added="again")
@@ -117,7 +117,8 @@ def test_a_result_is_replaced_completely_and_only_by_the_same_method(cells):
     new = cells.copy()
     cx.tl.project(new, cells, key="mine", key_added="again")
     np.testing.assert_allclose(new.obsm["again"], cells.obsm["mine"], atol=1e-4)
-    joined = anndata.concat([cells[:90], cells[90:]])  # anndata.concat drops `.uns`
+    # anndata.concat drops `.uns`, so nothing shows that scanpy_ext wrote obsm['mine'].
+    joined = anndata.concat([cells[:90], cells[90:]])
     with pytest.raises(ValueError, match=r"obsm\['mine'\] would be replaced"):
         cx.tl.cpca(joined, **REFERENCE, key_added="mine")
     with pytest.raises(ValueError, match=r"is the name of the results of scanpy_ext\.tl\.pcpca"):

@@ -30,7 +30,7 @@ def test_the_genes_of_largest_variance_are_chosen(kind: Any) -> None:
     assert set(np.flatnonzero(adata.var["most_variable"])) == set(np.argsort(-variance)[:7])
 
 
-def test_the_variance_lost_by_highly_variable_genes_causes_a_warning() -> None:
+def test_a_warning_is_given_if_highly_variable_genes_lack_genes_of_large_variance() -> None:
     adata = AnnData(counts())
     variance = np.asarray(adata.X).var(axis=0)
     # Mark the 15 genes with the least variance.

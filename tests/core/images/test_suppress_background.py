@@ -241,9 +241,9 @@ def test_stripes_are_sampled_in_strips_and_fringes_in_squares(turned: bool) -> N
     ("pattern", "strengths", "sides", "other", "share"),
     [
         (stripes, (1, 0.3), (6, 64), {"sampling": Patches()}, 0.95),
-        # Each line has a random brightness, so the background seems to vary in strength. With
-        # brightness="remove" the default is therefore a constant strength, which gives the smaller
-        # error.
+        # A strip shows only a few lines of random brightness. If the strength could vary, their
+        # differences would be mistaken for a change of strength. With brightness="remove", the
+        # default is therefore a constant strength, which gives the smaller error.
         (curtains, (2, 0.1), (64, 6), {"background_strength": "varying"}, 0.75),
     ],
 )
@@ -267,7 +267,8 @@ def test_lines_are_averaged_over_their_whole_length() -> None:
     image, mask, clean = scene(scan_lines, (180, 190), 96, amplitude=2, noise=0.1)
     out = np.empty(image.shape)
     result = suppress_background(np.stack([image, image[::-1]]), np.stack([mask, mask[::-1]]))
-    # By default, the mean of each whole line is removed first and the image is then filtered again.
+    # By default, the image is filtered twice. What the first filtering removes is averaged along
+    # each whole line and subtracted from the image, and the difference is filtered again.
     twice = suppress_background(image, mask, out=out)
     once = suppress_background(image, mask, sampling=Patches((6, 64)))
     assert twice.sampling == result.sampling == once.sampling
