@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from contrast_core import CPCA, PCPCA, ContrastWarning, SecondMoments, load, save
 from contrast_core._posterior import _inference_data, draw_matrices
 from contrast_core.datasets import make_toy
+from contrast_core.spectral import _cpca_posterior
 from tests.core.samples import quiet
 
 arviz = pytest.importorskip("arviz", reason="arviz is not installed (extra posterior)")
@@ -242,6 +243,19 @@ def test_bingham_draws_have_the_exact_density_on_the_sphere(k: int, rate: float)
         exact = np.interp(some, grid, cdf)
         distance = max(np.abs(exact - steps[1:]).max(), np.abs(exact - steps[:-1]).max())
         assert distance < np.sqrt(np.log(2e6) / (2 * len(some)))
+
+
+@pytest.mark.parametrize("n_features", [5, 40])
+def test_the_sampler_is_given_the_gradient_of_the_log_density(n_features: int) -> None:
+    rng = np.random.default_rng(0)
+    exponents, matrix = -3 * rng.random(n_features), rng.normal(size=(n_features, 2))
+    target, nothing = _cpca_posterior._target(exponents, 2), np.empty(0)
+
+    def density(entries: Any) -> float:
+        return target(entries.reshape(n_features, 2), nothing)[0]
+
+    expected = optimize.approx_fprime(matrix.ravel(), density)
+    np.testing.assert_allclose(target(matrix, nothing)[1].ravel(), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_default_learning_rate_agrees_with_its_formula() -> None:

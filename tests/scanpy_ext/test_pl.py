@@ -124,7 +124,9 @@ def test_the_largest_loadings_are_plotted_with_their_signs(done):
         assert drawn == sorted(drawn)
         np.testing.assert_allclose(drawn, loading[done.var_names.get_indexer(names)])
     close(axes)
-    [ax] = cx.pl.loadings(done, components=[2], n_points=12, show=False)
+    given = plt.figure().subplots()
+    [ax] = cx.pl.loadings(done, components=[2], n_points=12, ax=given)
+    assert ax is given
     assert len(ax.patches) == 8  # genes with loading 0 are not drawn
     close([ax])
 
@@ -138,6 +140,7 @@ def test_the_contrast_curve_marks_the_representatives(done):
         expected = result["foreground_variance"][:, columns].sum(axis=1)
         np.testing.assert_allclose(curve[:, 1], expected)
         assert len(ax.texts) == len(result["representatives"])
+        np.testing.assert_allclose(ax.figure.get_size_inches(), [5.0, 3.4])
         close([ax])
 
 
