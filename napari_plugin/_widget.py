@@ -315,7 +315,7 @@ class ContrastiveDenoising(Container[Widget]):
             self._clear()
 
     def _on_area(self) -> None:
-        """Compute the preview again after the box has changed."""
+        """Compute the preview again after the area of background has changed."""
         if self._preview in self._viewer.layers and not self.cancel.enabled:
             self._on_preview()
 

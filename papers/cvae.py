@@ -5,14 +5,14 @@
 This script repeats Figures 3 and 12 of Severson, Ghosh and Ng. The rows are crops of pictures. The
 foreground has a faint MNIST digit on each crop, at a quarter of its strength, and each digit is on
 several crops. The paper's pictures are ImageNet's grass. Here they are fifteen outdoor scenes of
-BSDS500 (CONTRAST_DATA). The layers have 256 and 128 units as in the paper. The paper does not
-give the number of epochs, the number of crops or a score; here there are twenty epochs on one
-thread.
+BSDS500, from the folder that the variable CONTRAST_DATA names. The layers have 256 and 128 units as
+in the paper. The paper does not give the number of epochs, the number of crops or a score; here
+there are twenty epochs on one thread.
 
-Scores are computed on new digits and new textures, which no fit has seen. They are the accuracy of
-the 15 nearest neighbours among the training scores, and the adjusted Rand index of as many k-means
-clusters as digits. A variational autoencoder with two dimensions and the same layers is fitted for
-comparison.
+Two scores are computed on new digits and new textures, which no fit has seen. The first is the
+accuracy of a classifier that uses the 15 nearest training rows in the embedding. The second is the
+adjusted Rand index between the digits and the clusters of k-means, with one cluster per digit. A
+variational autoencoder with two dimensions and the same layers is fitted for comparison.
 
 The task with ten digits has 30,000 + 30,000 rows (8,000 different digits), eight shared dimensions
 and three seeds. The task with zeros and ones has 10,000 + 10,000 rows and five seeds.

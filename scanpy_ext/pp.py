@@ -97,7 +97,7 @@ def genes_by_variance(
     if rows.in_memory:
         rows.check()
         _values.warn_of_values(rows)
-    # The mask is not empty, so there are moments.
+    # The mask selects at least one cell, so the result is not None.
     moments = cast("FeatureMoments", split_feature_moments(rows, [mask])[0])
     variance = moments.variance
     order = np.argsort(-variance, kind="stable")[:n_top_genes]

@@ -21,10 +21,11 @@ def run(
     needs: Mapping[str, str] | None = None,
     when_named: Sequence[str] = (),
 ) -> int:
-    """Run the files of a folder, each in its own process, and return 0 if all their bounds hold.
+    """Run the files of a folder, each in its own process, and return 1 if a file fails, else 0.
 
-    `needs` maps a file to the module that it requires. A file in `when_named` runs only if the
-    command line names it.
+    A file fails if an error occurs in it, or if one of its results misses the bound that the file
+    sets for it. `needs` maps the name of a file to the module that it requires. A file in
+    `when_named` runs only if the command line names it.
     """
     names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
     parser = argparse.ArgumentParser(
@@ -48,13 +49,16 @@ def run(
         if status:
             missed.append(name)
     if short:
-        print("\nshort of the paper (each row above gives the reason):", *short, sep="\n  ")
+        print("\nworse than in the paper, for the reasons printed above:", *short, sep="\n  ")
     print("\n" + (f"not reached in: {', '.join(missed)}" if missed else "all reached"))
     return int(bool(missed))
 
 
 def _run_file(file: str) -> tuple[int, list[str]]:
-    """Run a file, show its output, and return its exit status and rows short of the paper."""
+    """Run a file, show its output, and return its exit status and the rows marked "short".
+
+    These are results that are worse than the paper's for a known reason.
+    """
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"PYTHONPATH": path}
     before = getrusage(RUSAGE_CHILDREN)

@@ -24,8 +24,9 @@ class NoiseBulk(NamedTuple):
 def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> NoiseBulk:
     r"""Return the level and the edge of the noise in the spectrum of a sample covariance.
 
-    If the noise is isotropic with variance :math:`\sigma^2`, all eigenvalues except those of signal
-    and background follow the Marchenko-Pastur law, whose upper edge is
+    If the noise is isotropic with variance :math:`\sigma^2`, all eigenvalues except those of
+    signals follow the Marchenko-Pastur law. A signal is any structure that is not noise. The upper
+    edge of the law is
 
     .. math:: \sigma^2 (1 + \sqrt{D/n})^2 .
 

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from contrast_core._validation import FloatArray
 
 _RIDGES = (0.1, 0.2, 0.4, 0.8)  # multiples of the mean variance; below 0.1 whitening fits noise
-_WEAKEST = 1e-9  # least strength; without it, a sample equal to the mean is infinitely likely
+# Least strength of a sample. The strength is a factor of the covariance. Without this limit, a
+# sample that is equal to the mean would have the strength 0 and an infinite likelihood.
+_WEAKEST = 1e-9
 
 
 class Eigenbasis(NamedTuple):
@@ -39,8 +41,9 @@ class Texture(NamedTuple):
 def texture(frames: FloatArray, shape: tuple[int, int]) -> Texture:
     r"""Return the stationary covariance of a background, plus a ridge chosen by held-out frames.
 
-    The ridge is 0.1, 0.2, 0.4 or 0.8 times the mean variance. Each of these four candidates G is
-    fitted to each half of the frames, and its log-likelihood is computed on the other half:
+    The ridge is 0.1, 0.2, 0.4 or 0.8 times the mean variance. For each of these four ridges, the
+    covariance with the ridge, G, is fitted to each half of the frames, and its log-likelihood is
+    computed on the other half:
 
     .. math:: -\tfrac m2 \log\det G - \tfrac D2 \sum_i \log(y_i^\top G^{-1} y_i / D).
 

@@ -101,13 +101,14 @@ class MomentLikelihood(Likelihood):
         return Expectation(value, Model(slope, by_log_noise), cross, second)
 
     def _apply(self, moments: Moments, columns: FloatArray) -> FloatArray:
-        """Multiply the covariance of a dataset, divided by the square of the unit, by columns."""
+        """Multiply the covariance of a dataset, whose values are divided by `unit`, by columns."""
         return np.asarray(moments.apply(columns) / self.unit**2)
 
     def left_over(self, loadings: FloatArray, found: Expectation) -> float:
         """Return the expected squared residual of a row, given new loadings.
 
-        The unit is chosen so that the mean squared length of a row is the number of features.
+        The data are divided by `unit`, so that the mean squared length of a row is the number of
+        features.
         """
         explained = 2 * (loadings * found.cross).sum() - (loadings @ found.second * loadings).sum()
         return float(self.n_features - explained)

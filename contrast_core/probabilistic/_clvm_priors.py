@@ -86,7 +86,7 @@ class Sums(NamedTuple):
 
     cross : ndarray of shape (D, K)
         Products of rows with latent variables.
-    second : ndarray of shape (K, K), or (D, K, K) if each value has its own weight
+    second : ndarray of shape (K, K), or (D, K, K) if each value of the data has its own weight
         Products of latent variables with each other.
     noise : float
         Noise variance.
@@ -191,15 +191,16 @@ class Penalty(Prior):
 
 @dataclass(frozen=True)
 class Relevance(Prior):
-    r"""Normal prior of each column of S, whose variance has a vague inverse gamma prior.
+    r"""Normal prior of each column of the shared loadings S, with an unknown variance per column.
 
-    After the variances are integrated out, the prior is
+    The variances have a vague inverse gamma prior. After they are integrated out, the log-prior of
+    a matrix S with orthogonal columns is, up to a constant,
 
     .. math:: \log p(S) = -(D / 2 + a) \log \det(b I + S^\top S / 2),
 
-    where D is `n_features`, a is `shape` and b is `rate`. It does not depend on the rotation of S.
-    The log-determinant is concave, so its tangent gives a lower bound of the log-prior that is
-    quadratic in S. The M-step maximises this bound.
+    where D is `n_features`, a is `shape` and b is `rate`. This formula is used for every S, so that
+    the prior does not depend on the rotation of S. The log-determinant is concave, so its tangent
+    gives a lower bound of the log-prior that is quadratic in S. The M-step maximises this bound.
     """
 
     n_shared: int

@@ -1,4 +1,7 @@
-"""Plot results of `scanpy_ext.tl` and `scanpy_ext.pp`, with the same names as the functions."""
+"""Plots of results of `scanpy_ext.tl` and `scanpy_ext.pp`.
+
+Most plots have the name of the function whose result they show.
+"""
 
 from ._contrast_check import contrast_check
 from ._contrasts import contrasts

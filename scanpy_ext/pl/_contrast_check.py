@@ -1,4 +1,4 @@
-"""Plot the cells of a contrast by donor and type, and its ratio beside ratios between donors."""
+"""Plot the cells of a contrast by donor and type, and its variance ratio beside null ratios."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .._docs import documented
 from .._stored import stored_result
 from ._figure import AxesGiven, Drawn, Save, drawing, extra_width
 
-_MANY = 30  # in tables of more entries, the numbers are written only if one of them is 0
+# In a table of more entries than this, an entry shows its two numbers of cells only if one is 0.
+_MANY = 30
 _LETTERS = 28  # number of letters of a name that fit into the default width
 _FEW = 4  # a panel has room for at least this many bars, so that single bars are not too thick
 _TIMES = 4.0  # largest ratio of shares on the colour scale
@@ -28,7 +29,7 @@ def contrast_check(
     save: Save = None,
     return_fig: bool = False,
 ) -> Drawn:
-    """Plot the cells of a contrast by donor and type, and its ratio beside ratios between donors.
+    """Plot the cells of a contrast by donor and type, and its variance ratio beside null ratios.
 
     The left panel shows the composition of foreground and background, by donor and cell type.
     Check it first, because a cell type that the background lacks looks like an effect. Each entry
@@ -38,8 +39,8 @@ def contrast_check(
     them is 0.
 
     The right panel shows the cross-fitted ratio of `scanpy_ext.pp.contrast_check` (red), divided by
-    its baseline, the ratio of the total variances. It should exceed the grey ratios, in which the
-    controls of one donor are compared with the controls of another.
+    its baseline, the ratio of the total variances. It should exceed the null ratios (grey), in
+    which the controls of one donor are compared with the controls of another.
 
     Parameters
     ----------

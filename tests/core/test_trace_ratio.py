@@ -103,7 +103,7 @@ def test_near_ties_are_refused_or_resolved(gap: float, monkeypatch: pytest.Monke
     found = proved_components((x, y), 2, 2000, ridge=0.025)
     assert found.alpha == pytest.approx(alpha, rel=1e-10)
     assert (found.pairs is None) == (gap < 1e-12)
-    moments = [SecondMoments(9, np.zeros(D), part) for part in (x, y)]  # their ridge is the same
+    moments = [SecondMoments(9, np.zeros(D), part) for part in (x, y)]  # their ridge is 0.025 too
     again, solution = automatic_contrast(*moments, 2, plan_in("dense", EAGER))
     assert again == pytest.approx(alpha, rel=1e-10)
     assert solution.solver == ("eigh" if gap < 1e-12 else "search")
@@ -177,7 +177,7 @@ def test_rounding_errors_along_a_strong_direction_do_not_delay_weak_nearly_tied_
     assert sum(multiplied) < 400
 
 
-def test_tall_sparse_rows_are_searched_by_products() -> None:
+def test_tall_sparse_data_are_only_multiplied_with_vectors() -> None:
     rng = np.random.default_rng(0)
     x, y = (
         sp.random(900, 80, 0.3, format="csr", rng=rng) @ sp.diags_array(rng.gamma(0.5, size=80))
@@ -192,6 +192,6 @@ def test_tall_sparse_rows_are_searched_by_products() -> None:
     with pytest.raises(NotConvergedError, match="the search for the contrast of 2 components"):
         none = replace(LIMITS, columns_each=0)
         automatic_contrast(*moments, 2, plan_in("products", none, automatic=True))
-    # If the search fails and there is no fallback, Newton's method solves one contrast per step.
+    # This plan allows so few products that the search fails. Newton's method then takes over.
     alone = make_plan(ProblemSize(1, 1, 2, form="products"), replace(LIMITS, products=1))
     assert automatic_contrast(*moments, 2, alone)[0] == pytest.approx(found, rel=1e-10)
