@@ -7,8 +7,8 @@ is the median of three in CPU seconds on one BLAS thread. A first run on few cel
 code, is not timed. Memory is the peak that Python allocates beyond the matrix.
 
 Bound: on data with at least 10 million nonzero counts, `tl.cpca` takes at most twice as long as
-`sc.pp.pca`. It is missed for ten components of the ten types, where PCA is fast: one alpha takes
-about 2.3 times as long, and the automatic alpha 2.4 to 3.1 times.
+`sc.pp.pca`. The bound is missed for the cells of ten types with ten components, where PCA is fast:
+one alpha takes about 2.3 times as long, and the automatic alpha 2.4 to 3.1 times.
 
 There are two kinds of cells:
 

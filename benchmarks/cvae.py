@@ -106,7 +106,7 @@ def epoch() -> float:
 def memory(report: Report) -> None:
     """Measure the memory of one epoch."""
     peak = in_a_process(epoch)
-    report.measured("GB, an epoch of 100,000 + 100,000 sparse cells", peak, most=3.0)
+    report.measured("GB of memory for an epoch of 100,000 + 100,000 sparse cells", peak, most=3.0)
 
 
 if __name__ == "__main__":

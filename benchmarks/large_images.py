@@ -32,7 +32,7 @@ FRAMES, BACKGROUND, FRAME = 2000, 300, (512, 512)
 
 
 class StoredImage:
-    """An image made of equal chunks that counts how often each chunk is loaded."""
+    """An image that consists of equal chunks. It counts how often each chunk is loaded."""
 
     def __init__(self) -> None:
         self.chunk = np.tile(scene(grid, (500, 500), EMPTY)[0], (2, 2)).astype(np.float32)

@@ -28,7 +28,7 @@ from napari_plugin._pair import Images, Pair
 from napari_plugin._settings import Settings, no_report
 
 GB = 2**30
-BOX = 8, 145  # rows and columns of the empty corner of the cells
+BOX = 8, 145  # first and last + 1 row, and column, of the empty corner of the image of cells
 
 
 def task(pair: Pair, samples: Any, settings: Settings) -> Task:
@@ -57,7 +57,7 @@ def live(report: Report) -> None:
 
 def memory(report: Report) -> None:
     """Measure memory while 4 GB of lazy uint8 frames are read and a sixteenth is exported."""
-    report.measured("4 GB of uint8: GB", in_a_process(largest_memory), most=2)
+    report.measured("reading 4 GB of uint8: GB of memory", in_a_process(largest_memory), most=2)
 
 
 def largest_memory() -> float:
@@ -118,7 +118,7 @@ def window(report: Report) -> None:
             found[-1] += (time.perf_counter() - start,)
             viewer.layers.remove(layer)
         idle, longest, napari = np.median(found, axis=0)
-        text = f"{name}: blocked (idle {idle:.3f}, napari alone {napari:.3f})"
+        text = f"{name}: pause in s (idle {idle:.3f}, napari alone {napari:.3f})"
         report.measured(text, longest, most=0.1)
 
     def cancelled(doing: str) -> None:
@@ -127,7 +127,7 @@ def window(report: Report) -> None:
         start = time.perf_counter()
         dock.cancel.native.click()
         pause(lambda: dock._runner.is_quiet)
-        what = f"cancel while {doing.lower()}: work ended"
+        what = f"cancel while {doing.lower()}: seconds until the work ends"
         report.measured(what, time.perf_counter() - start, most=0.3)
 
     viewer.add_image(cells_behind_fringes().image, name="cells")

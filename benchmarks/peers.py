@@ -2,7 +2,9 @@
 
 The current versions of the packages are installed for the length of the run. The first part tests
 whether the packages find the same subspaces as this suite after their parameters are converted as
-described in docs/coming_from.md. The error is the sine of the largest principal angle. The second
+described in docs/coming_from.md. The error is the sine of the largest principal angle. n and m are
+the numbers of foreground and background rows, and D is the number of features. gamma' is the
+parameter `gamma` of the suite, and gamma = gamma' n / m is the parameter of `pcpca`. The second
 part measures the separation of known groups with all defaults. The third part prints the figures of
 docs/coming_from.md that show where packages depart from the papers. `benchmarks/speed.py` compares
 the times.
@@ -147,7 +149,9 @@ def same_directions(report: Report, found: dict[str, Any]) -> None:
         X, Y = centred(*sets)  # gcPCA does not centre
         print(f"\n{name}: n = {len(X)}, m = {len(Y)}, D = {X.shape[1]}")
         d, limit = min(*X.shape, len(Y)), 1e13
-        if d < X.shape[1]:  # gcPCA keeps the min(n, m, D) leading directions of the pooled data
+        # gcPCA keeps the d = min(n, m, D) leading directions of the pooled data. This limit makes
+        # CPCAStar keep the same directions.
+        if d < X.shape[1]:
             pooled = np.linalg.eigvalsh(X.T @ X / len(X) + Y.T @ Y / len(Y))[::-1]
             limit = pooled[0] / np.sqrt(pooled[d - 1] * pooled[d])
         directions = fitted_gcpca(package, X, Y).loadings_.T
@@ -194,8 +198,9 @@ def departures(found: dict[str, Any]) -> None:
     mice = load_mouse_protein()
     X, Y = mice.foreground, mice.background
     if "pcpca" in found:
-        # The variances are 10, 5, 1 in the foreground and 0, 0, 1 in the background. Therefore the
-        # valid range is gamma' < 1.
+        # The variances are 10, 5, 1 in the foreground and 0, 0, 1 in the background. With two
+        # components the noise variance is proportional to 1 - gamma' * 1, the contrast along the
+        # third feature. It is positive for gamma' < 1, which is the valid range.
         axes = np.vstack([np.eye(3), -np.eye(3)]) * np.sqrt(3)
         sets = axes * np.sqrt([10.0, 5.0, 1.0]), axes * [0.0, 0.0, 1.0]
         peer = found["pcpca"].PCPCA(n_components=2)

@@ -1,9 +1,10 @@
-"""Compare the speed on dense data with other packages, eigenproblems and matrix products alone.
+"""Compare times on dense data with other packages, and with the main computation alone.
 
-Times are CPU seconds on one BLAS thread; short times are medians of three runs. The two
-computations of a ratio alternate in the same process, so that a busy machine does not distort it.
-The data of 10,000 x 10,000 and the wide data with `contrastive` take minutes. `contrastive` 1.2.0
-and `pcpca` 0.4 are installed for the length of the run.
+Times are CPU seconds on one BLAS thread; short times are medians of three runs. The main
+computation is an eigenproblem or matrix product. The two computations of a ratio alternate in the
+same process, so that a busy machine does not distort it. The data of 10,000 x 10,000 and the wide
+data with `contrastive` take minutes. `contrastive` 1.2.0 and `pcpca` 0.4 are installed for the
+length of the run.
 """
 
 from __future__ import annotations
@@ -97,7 +98,11 @@ def chunks(report: Report) -> None:
 
 
 def pairs(report: Report) -> None:
-    """Compare the time of PCA++ with the time of its generalised eigenproblem alone."""
+    """Compare the time of PCA++ with the time of its generalised eigenproblem alone.
+
+    The eigenproblem has two matrices: S+, the covariance between the two views of the pairs, and S,
+    the covariance of the rows.
+    """
     rng = np.random.default_rng(0)
     shared = 5 * rng.normal(size=(10_000, 5))
     X, positive = rng.normal(size=(2, 10_000, 10_000))

@@ -1,9 +1,11 @@
 """Compare `solver="auto"` with the fastest solver for many shapes: `python benchmarks sweep`.
 
-Times are CPU seconds of one thread. A ratio is the time of "auto" divided by the time of the
-fastest solver. If a ratio is above 1.25, both fits alternate five times, and the ratio of the
-medians counts. The benchmark prints the five largest ratios; none may be above 1.5. Fits that take
-less than 20 ms are not compared, and fits that would take more than a minute are not run.
+CPCA is fitted at one alpha ("one"), at the automatic alpha, and at one alpha with a path of
+contrasts ("path"). Times are CPU seconds of one thread. A ratio is the time of "auto" divided by
+the time of the fastest solver. If a ratio is above 1.25, both fits alternate five times, and the
+ratio of the medians counts. The benchmark prints the five largest ratios; none may be above 1.5.
+Fits that take less than 20 ms are not compared, and fits that would take more than a minute are not
+run.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def standardised(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def centred(rows: NDArray[Any], groups: NDArray[Any], known: Any = True) -> NDArray[Any]:
-    """Return the rows minus the mean of their group, or of the group's rows that are in `known`."""
+    """Subtract the mean of each row's group, or of the group's rows where `known` is true."""
     found = rows.astype(float)
     for group in np.unique(groups):
         here = groups == group
@@ -102,9 +102,12 @@ def peak_memory() -> float:
 
 
 def excess(c_x: Any, c_y: Any, alphas: Any, components: Any) -> float:
-    """Return the largest error of the given subspaces, divided by the bound of rounding errors.
+    """Return the largest ratio of a subspace's error to the bound for rounding errors.
 
-    The error at each alpha is the sine of the largest angle to the subspace that LAPACK finds.
+    The foreground's covariance is `c_x`, the background's `c_y`, and `components` holds a subspace
+    for each alpha. Its error is the sine of the largest angle to the subspace that LAPACK finds.
+    The bound is max(1e-8, 100 eps |C| / gap), where |C| is the largest absolute eigenvalue of the
+    contrast, and the gap is between the last eigenvalue that is wanted and the next one.
     """
     worst = 0.0
     for alpha, found in zip(alphas, components, strict=True):

@@ -71,7 +71,10 @@ def kang_cells() -> ContrastData:
 
 
 def glioblastoma_cells() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return log1p of counts per 10,000, patient and treatment, for cells of five tumours."""
+    """Return the cells of five tumours, and for each cell the patient and whether it was treated.
+
+    The values of the cells are log1p of counts per 10,000.
+    """
     import anndata
 
     adata = anndata.read_h5ad(ROOT / "tutorials" / "data" / "glioblastoma_panobinostat.h5ad")
