@@ -1,4 +1,4 @@
-"""The container in which every dataset of this package is returned."""
+"""The container in which this package returns a foreground and a background with known facts."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -17,7 +17,7 @@ from contrast_core.images._stacks import Stack
 from contrast_core.moments import SecondMoments
 from contrast_core.rows import array_of
 
-_N_STRETCHES = 8  # largest number of blocks into which a series of frames or pixels is divided
+_N_STRETCHES = 8  # largest number of blocks into which samples other than patches are divided
 _MOST_TILES = 8  # largest number of tiles along an axis
 _WINDOWS = 2**16  # wanted number of windows; more do not improve moments of a few hundred features
 
@@ -39,8 +39,9 @@ def block_moments(
         divided into two to eight tiles along each side. The tiles form four blocks: each block
         holds every second tile along both sides. Patches that cross the border of a tile are left
         out. The stride is chosen so that about 65,000 patches remain. If there are more than 2**24
-        pixels, only evenly spread parts are read. Frames and pixels are divided into eight
-        consecutive blocks, or into fewer blocks with at least two samples each.
+        pixels, only evenly spread parts are read. For `Frames` and `Channels`, the samples
+        are divided into eight consecutive blocks, or into fewer blocks with at least two samples
+        each.
     stack : array
         As for `Sampling.rows`.
     mask : array-like of bool, optional

@@ -1,4 +1,4 @@
-"""Selection of parts of a large stack for fitting; each stored chunk is read once."""
+"""Selection of parts of a large stack for fitting, with few reads of stored chunks."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def excerpt(
 
     A small stack is returned as it is. From a larger one, tiles of 512 x 512 pixels are chosen. If
     there is a mask, the tiles with the most marked pixels are chosen. Among tiles with equally many
-    marked pixels, and if there is no mask, the chosen tiles are evenly spread. Tiles begin where
-    stored chunks begin, so that each chunk is read once.
+    marked pixels, and if there is no mask, the chosen tiles are evenly spread. If stored chunks are
+    at least as long as a tile and shorter than the image, tiles begin where chunks begin. No chunk
+    is then read twice.
 
     Parameters
     ----------
@@ -73,8 +74,8 @@ def _largest(counts: NDArray[Any], n: int) -> NDArray[np.intp]:
 def _starts(stack: Stack, axis: int, side: int) -> list[int]:
     """Return where tiles begin along an axis.
 
-    Tiles begin where stored chunks begin if the chunks are at least as long as a tile. Otherwise
-    the tiles adjoin each other.
+    Tiles begin where stored chunks begin if the chunks are at least as long as a tile and shorter
+    than the axis. Otherwise the tiles adjoin each other.
     """
     n, step = int(stack.shape[axis]), side
     chunk = chunk_side(stack, axis)

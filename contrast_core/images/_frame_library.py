@@ -143,8 +143,8 @@ def _left_out_errors(halves: list[FloatArray], most: int) -> FloatArray:
 
     The components come from the other frames. Their coefficients are fitted on one half of the
     pixels and the error is measured on the other half, so that components of noise raise the error.
-    Only the inner products of the frames are needed, since the components are ``P @ frames`` and
-    the centred left-out frames are ``q @ frames``.
+    Only the inner products of the frames are needed, because the components are ``P @ frames`` and
+    the centred left-out frames are ``q @ frames`` with small matrices P and q.
     """
     m = len(halves[0])
     errors = np.zeros((m, most + 1))

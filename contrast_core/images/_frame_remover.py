@@ -49,7 +49,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
 
     .. math:: x = \bar y + z + \sqrt g\, b, \qquad z \sim N(\mu, S), \quad b \sim N(0, G).
 
-    The estimate is the posterior mean of z, which is a Wiener filter for each frame.
+    Here :math:`\bar y` is the mean background frame. The estimate is the posterior mean of z, which
+    is a Wiener filter for each frame.
 
     - G is the sum of a stationary covariance, which depends only on the displacement between two
       pixels, and a ridge. The ridge maximises the likelihood of held-out background frames.
@@ -103,7 +104,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         Small frames: variances of the signal along the coordinates, in units of the background's
         variance; the components come first.
     filters_ : ndarray of shape (n_features, n_features)
-        Small frames: ``(x - mean_) @ filters_`` are coordinates in which the background is white.
+        Small frames: ``(x - mean_) @ filters_`` are coordinates in which the background is
+        uncorrelated and has variance 1 (it is white).
     ridge_ : float
         Small frames: ridge that maximises the likelihood of held-out background frames, divided by
         the background's mean variance.
@@ -260,7 +262,7 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         )
 
     def transform(self, X: MatrixLike) -> FloatArray:
-        """Return the signal in each frame, over a background of zero.
+        """Return the signal in each frame, which is near zero where a pixel shows only background.
 
         Parameters
         ----------

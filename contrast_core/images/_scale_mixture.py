@@ -10,9 +10,10 @@ from scipy.linalg import solve_triangular
 
 from contrast_core._validation import FloatArray
 
-# The ridge is this multiple of the background's mean variance. It accounts for noise in directions
-# in which the background area hardly varies.
+# This multiple of the background's mean variance is added to all variances of the background. It
+# accounts for noise in directions in which the background area hardly varies.
 NOISE_RIDGE = 0.03
+# Values of the strengths s and g (see `ScaleMixture`) over which the estimate is averaged.
 _SIGNAL_STRENGTHS = (0.0, *np.geomspace(0.0003, 30.0, 16).tolist())
 BACKGROUND_STRENGTHS = (0.02, *np.geomspace(0.1, 4.0, 6).tolist())
 
@@ -72,8 +73,8 @@ def scale_mixture(
     .. math:: N = C_Y + 0.03\, \mu I, \quad \mu = \operatorname{tr}(C_Y) / D, \qquad
         S = (C_X - C_Y)_+ + \delta\delta^\top,
 
-    where :math:`C_X` and :math:`C_Y` are the covariances of foreground and background, and
-    :math:`(\cdot)_+` is the positive part. The difference of the means,
+    where :math:`C_X` and :math:`C_Y` are the covariances of foreground and background, D is the
+    number of features, and :math:`(\cdot)_+` is the positive part. The difference of the means,
     :math:`\delta = \bar x - \bar y`, is signal too. Each row contains it with an unknown strength,
     so it is a part of S instead of a fixed mean of z.
 
@@ -110,10 +111,11 @@ def posterior(
 ) -> Posterior:
     r"""Return the posterior means of the signal and of both strengths in each row.
 
-    For one pair of strengths s and g, the posterior mean of a coordinate is the coordinate times
-    :math:`s\lambda_i / (s\lambda_i + g)`, a Wiener filter. The estimate is the average over all
-    pairs, weighted by the likelihood of the row. All pairs have the same prior probability. The
-    values of s are 0 and sixteen values from 0.0003 to 30.
+    For one pair of strengths s and g, the posterior mean of the signal in coordinate i is the
+    coordinate times :math:`s\lambda_i / (s\lambda_i + g)`, a Wiener filter. Here
+    :math:`\lambda_i` is the signal's variance in `mixture.variances`. The estimate is the average
+    over all pairs, weighted by the likelihood of the row. All pairs have the same prior
+    probability. The values of s are 0 and sixteen values from 0.0003 to 30.
     """
     r = len(mixture.variances)
     pairs = np.meshgrid(_SIGNAL_STRENGTHS, background_strengths, indexing="ij")

@@ -23,7 +23,8 @@ _SETTLED = 0.01  # the rounds end when the mean relative change of the strengths
 _MARGIN = 1.02  # an eigenvalue must exceed this multiple of the edge
 _FRAMES_PER_COMPONENT = 5  # least number of frames per component
 # The prior variance of the signal along directions in which no signal is detected, divided by the
-# square root of the aspect ratio.
+# square root of the aspect ratio (the number of features divided by the effective number of
+# frames).
 _UNDETECTED = 0.1
 
 
@@ -75,16 +76,17 @@ def signal_subspace(foreground: FloatArray, background: FloatArray) -> SignalSub
     r"""Return the principal directions of the signal from whitened frames and background frames.
 
     The directions are eigenvectors of the foreground's weighted covariance whose eigenvalues exceed
-    the Marchenko-Pastur edge; the variances are the eigenvalues without their bias.
+    the Marchenko-Pastur edge. The bias of these eigenvalues is removed and the variance of the
+    noise is subtracted, which gives the variances of the signal.
 
     - The noise is measured on the background frames. The bulk of the foreground's own eigenvalues
       would be a worse measure, because faint signal would be counted as noise, and some noise would
       be counted as components.
-    - A frame has the weight 1 / g, where g is the strength of its background. This strength is the
-      frame's mean square outside of the signal's directions, divided by the background frames'
+    - A frame has the weight w = 1 / g, where g is the strength of its background. This strength is
+      the frame's mean square outside of the signal's directions, divided by the background frames'
       mean square outside of these directions. It is at least 0.5. Directions and strengths are
       estimated alternately, in at most five rounds.
-    - The aspect ratio is computed with the effective number of frames,
+    - The aspect ratio is the number of features D divided by the effective number of frames,
       :math:`\gamma = D \sum w^2 / (\sum w)^2`.
     - The background may vary more along a direction than its covariance model predicts. The
       foreground's variance must exceed this larger variance too.
@@ -149,7 +151,7 @@ def _directions(
     background: FloatArray,
     background_strengths: FloatArray,
 ) -> _Directions:
-    """Return the directions in which the foreground varies more than noise and background do."""
+    """Return the directions in which the foreground varies more than noise and background."""
     n, n_features = centred.shape
     weights = 1 / strengths
     total = weights.sum()

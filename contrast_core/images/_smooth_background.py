@@ -35,7 +35,7 @@ def smooth_background(
     Parameters
     ----------
     model : callable
-        Function from an image (height, width) to its signal over a background of zero.
+        Function from an image (height, width) to its signal, from which the background is removed.
     stack : array of shape (..., height, width)
         Image or stack that the background was removed from. At most 192 x 192 pixels are read.
     source : array of shape (..., height, width)

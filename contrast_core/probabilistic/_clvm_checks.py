@@ -41,7 +41,10 @@ def check_tails(robust: object, noise: object, inference: object) -> Tails:
 
 
 def check_combination(parts: Sequence[Rows], design: Design, what: str) -> None:
-    """Raise ValueError if an option is given that only a fit from moments supports."""
+    """Raise ValueError if an option is given that only a fit from moments supports.
+
+    `what` names the setting that needs a fit to the rows, for the error message.
+    """
     centre = "subtract the mean or median of each label's rows first, in foreground and background"
     refused = {
         "within": (design.within is not None, centre),
@@ -94,7 +97,7 @@ def check_torch(device: object) -> Any:
 
 
 def check_dimensions(n_shared: object, n_salient: object, n_varying: int) -> tuple[int, int]:
-    """Check the numbers of latent variables, k and t, against the number of varying features."""
+    """Check the numbers of shared and salient variables against the number of varying features."""
     if n_varying < 2:
         raise ValueError(
             f"{n_varying} feature(s) vary in X or the background, but a latent variable and "

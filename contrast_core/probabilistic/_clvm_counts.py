@@ -33,8 +33,10 @@ _BOUND, _SLOPES = _quadrature(5), _quadrature(3)
 class CountModel(NamedTuple):
     r"""Negative binomial model of counts, whose means depend on latent variables.
 
-    The mean of a count is :math:`a = \ell_i \exp(\mu_j + \lambda_j^\top z_i)`, where
-    :math:`\ell_i` is the total of the row. Its variance is :math:`a + a^2 / r_j`.
+    The mean of the count of feature j in row i is
+    :math:`a = \ell_i \exp(\mu_j + \lambda_j^\top z_i)`. Here :math:`\ell_i` is the total of the
+    row, :math:`z_i` are its latent variables, and :math:`\lambda_j` are the loadings of the
+    feature. The variance of the count is :math:`a + a^2 / r_j` with the dispersion :math:`r_j`.
 
     loadings : array of shape (n_features, k)
     mean : array of shape (n_features,)
@@ -102,7 +104,7 @@ def count_bound(counts: Any, model: CountModel, found: NormalPosteriors) -> Any:
 def count_posteriors(
     counts: Any, model: CountModel, start: NormalPosteriors | None = None, *, steps: int = _STEPS
 ) -> NormalPosteriors:
-    """Return the normal posteriors, with full covariances, that maximise the bound.
+    """Return the normal posteriors, with full covariances, that maximise `count_bound`.
 
     Newton's method updates the means. The covariances are computed from the expected curvature of
     the log-probability at these means.

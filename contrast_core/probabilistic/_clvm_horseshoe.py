@@ -26,7 +26,7 @@ class Scales(NamedTuple):
     r"""Inverse gamma posteriors of the squared scales of the rows of the salient loadings W.
 
     The squared local scales are :math:`\rho_i^2`, one for each row. The squared global scale is
-    :math:`\tau^2`.
+    :math:`\tau^2`. W has `size` rows.
 
     local_shape, global_shape : float
     local_rate : ndarray of shape (size,)
@@ -72,7 +72,8 @@ class _LoadingsPosterior(NamedTuple):
     """Posterior of the loadings.
 
     `model` holds the posterior means of the loadings, and the noise variance. `spread` holds the
-    covariance of each row of W, (size, t, t), for the features that vary.
+    covariance of each row of the t salient loadings W, (size, t, t), for the `size` features that
+    vary.
     """
 
     model: Model
@@ -82,18 +83,20 @@ class _LoadingsPosterior(NamedTuple):
 def shrunk_probability(
     likelihood: MomentLikelihood, dense: Model, priors: PriorSettings
 ) -> FloatArray:
-    r"""Return the probability that the horseshoe shrinks a feature's salient loadings, (size,).
+    r"""Return the probability that the horseshoe shrinks each feature's salient loadings.
 
     .. math:: w_i \sim N(0, \rho_i^2 \tau^2 I), \qquad \rho_i \sim C^+(0, 1), \quad
         \tau \sim C^+(0, b_g)
 
     Here :math:`C^+` is the half-Cauchy distribution, and :math:`w_i` is the row of W that belongs
     to feature i. Coordinate ascent with closed-form updates fits a posterior in which W, its scales
-    and the latent variables are independent. S and the noise variance are point estimates. The
-    result is the probability of :math:`\rho_i^2 \tau^2 < \delta`. By default :math:`\delta` is the
-    larger of 0.01 and :math:`8 \sigma^2 / n`, relative to the mean variance of the features. The
-    second value matters if there are few rows: with 60 rows and :math:`\delta = 0.01`, a fifth of
-    the features without a salient part would be kept.
+    and the latent variables are independent. The shared loadings S and the noise variance are point
+    estimates. The result is the probability of :math:`\rho_i^2 \tau^2 < \delta`. By default
+    :math:`\delta` is the larger of 0.01 and :math:`8 \sigma^2 / n`, where :math:`\sigma^2` is the
+    noise variance and n is the number of foreground rows. Both :math:`\delta` and
+    :math:`\sigma^2` are relative to the mean variance of the features. The second value matters if
+    there are few rows: with 60 rows and :math:`\delta = 0.01`, a fifth of the features whose true
+    salient loadings are zero would be kept.
 
     Parameters
     ----------

@@ -59,9 +59,9 @@ class Search(NamedTuple):
 class Fit(NamedTuple):
     """Fitted model, objective per row at each accepted step, and whether the fit converged.
 
-    A fit to rows, unlike a fit to moments, also holds the means of both datasets, in the units of
-    the model. With ``robust="entries"`` it also holds the weights of all values. Missing values
-    have weight 0.
+    A fit to rows, unlike a fit to moments, also holds the means of both datasets, after the data
+    were centred by their medians and divided by the `unit` of the likelihood. With
+    ``robust="entries"`` it also holds the weights of all values. Missing values have weight 0.
     """
 
     model: Model
@@ -113,10 +113,11 @@ class Likelihood(ABC):
     n_rows : float
         Number of rows of both datasets.
     unit : float
-        Number by which data and loadings are divided, in the units of the data.
+        Scale, in the units of the data, by which data and loadings are divided.
     size : int
-        Number of rows of the loadings. Each of these rows belongs to a feature or, if the data have
-        more features than rows, to a coordinate in the span of the rows of the data.
+        Number of rows of the loadings. Each of these rows belongs to a feature. If the data have
+        more features than rows, they can belong instead to the vectors of an orthonormal basis of
+        the space that the rows of the data span.
     """
 
     n_shared: int
@@ -131,7 +132,7 @@ class Likelihood(ABC):
 
     @property
     def groups(self) -> NDArray[np.intp]:
-        """Feature group of each coordinate, (size,); defined if the coordinates are features."""
+        """Feature group of each row of the loadings, (size,); defined if these are features."""
         return self.search.priors.groups_of(np.ones(self.size, dtype=bool))
 
     @abstractmethod

@@ -77,7 +77,7 @@ class MomentLikelihood(Likelihood):
     def expect(self, model: Model, spread: FloatArray | None = None) -> Expectation:
         """Run the E-step for both datasets.
 
-        If the salient loadings W are random, `spread` (t, t) is the sum of the posterior
+        If the t salient loadings W are random, `spread` (t, t) is the sum of the posterior
         covariances of the rows of W. The log-likelihood and its gradient in the result are valid
         only without `spread`.
         """
@@ -108,7 +108,7 @@ class MomentLikelihood(Likelihood):
         """Return the expected squared residual of a row, given new loadings.
 
         The data are divided by `unit`, so that the mean squared length of a row is the number of
-        features.
+        features. The calculation therefore starts from `n_features`.
         """
         explained = 2 * (loadings * found.cross).sum() - (loadings @ found.second * loadings).sum()
         return float(self.n_features - explained)

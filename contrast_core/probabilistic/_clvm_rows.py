@@ -41,7 +41,7 @@ class StandardisedRows(NamedTuple):
     """Foreground and background, centred by their medians and scaled to a mean variance of about 1.
 
     values : tuple of two ndarrays
-        Values of the features that vary in either dataset, (n, size); missing values are 0.
+        Values of the `size` features that vary in either dataset, (n, size); missing values are 0.
     seen : tuple of two ndarrays
         1 where a value was observed, else 0, (n, size).
     clipped : tuple of two ndarrays
@@ -112,20 +112,20 @@ class RowLikelihood(Likelihood):
 
     Every observed value has a weight, which is 1 if the noise is normal. Student's t, with nu
     degrees of freedom, is a normal distribution whose variance is divided by a random number. The
-    weight is the posterior expectation of that number. With ``"entries"`` each value has its own
-    weight :math:`u_{ij}`. With ``"rows"`` one weight :math:`u_i` applies to all noise and latent
-    variables of a row:
+    weight is the posterior expectation of that number. `tails` says which values have a weight in
+    common. With ``"entries"`` each value has its own weight :math:`u_{ij}`. With ``"rows"`` one
+    weight :math:`u_i` applies to all noise and latent variables of a row:
 
     .. math:: u_{ij} = \frac{\nu + 1}{\nu + \operatorname{E} r_{ij}^2 / \sigma^2}
         \quad\text{or}\quad u_i = \frac{\nu + D_i}{\nu + x_i^\top \Sigma_i^{-1} x_i} .
 
-    Here :math:`r_{ij}` is the residual of a value, and :math:`x_i` are the :math:`D_i` observed
-    values of a row, centred. :math:`\Sigma_i` is their covariance under the model with normal
-    noise.
+    Here :math:`r_{ij}` is the residual of a value, :math:`\sigma^2` is the noise variance, and
+    :math:`x_i` are the :math:`D_i` observed values of a row, centred. :math:`\Sigma_i` is their
+    covariance under the model with normal noise.
 
     Given the weights, a step of EM solves weighted least squares for each feature. With
-    ``"entries"`` the posteriors of z and of the weights are assumed to be independent, and the
-    objective is the variational bound. With ``"rows"`` and with normal noise the posteriors are
+    ``"entries"`` the posteriors of latent variables and weights are assumed to be independent, and
+    the objective is the variational bound. With ``"rows"`` and with normal noise the posteriors are
     exact.
 
     References

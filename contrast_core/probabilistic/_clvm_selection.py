@@ -145,10 +145,11 @@ def _penalised(likelihood: Likelihood, dense: Fit, start: Fit, penalty: float) -
 def relevant_shared(likelihood: Likelihood, dense: Fit) -> int:
     r"""Return the number of shared columns that automatic relevance determination keeps.
 
-    Each column of S has the prior :math:`N(0, \nu I)`, where :math:`\nu` is inverse gamma with a
-    rate in units of the noise variance; see `Relevance`. The likelihood times this prior can have a
-    local maximum at which S has one column too many. Each search is therefore followed by another
-    search that starts with one column fewer, until this does not lead to a higher maximum.
+    Each column of the shared loadings S has the prior :math:`N(0, \nu I)`, where :math:`\nu` is
+    inverse gamma with a rate in units of the noise variance; see `Relevance`. The likelihood times
+    this prior can have a local maximum at which S has one column too many. Each search is therefore
+    followed by another search that starts with one column fewer, until this does not lead to a
+    higher maximum.
     """
     k, noise = likelihood.n_shared, dense.model.noise
     priors = likelihood.search.priors

@@ -26,12 +26,14 @@ _LEAST_ROWS = 500  # least number of rows that are sampled to find a start
 _TOL, _STEPS = 1e-3, 300  # limits of EM from rows
 _EXACT_TOL, _EXACT_STEPS = 1e-6, 3000  # limits of EM from moments
 _DISPERSION = 10.0  # dispersion of all features at the start
-_MOST_STRETCH = 4.0  # largest factor between loadings of log(y) and loadings of log(1 + y)
+_MOST_STRETCH = 4.0  # largest factor between loadings of log(y) and of log(1 + y), for counts y
 _NEVER = -100.0  # log share of a feature without counts, in place of minus infinity
 
 
 class Start(NamedTuple):
-    """First parameters, for the features that vary in either dataset.
+    """First parameters, for the `size` features that vary in either dataset.
+
+    The model has k shared and t salient latent variables.
 
     loadings : ndarray of shape (size, k + t)
         Loadings divided by `unit`. The shared columns come first.
@@ -50,7 +52,7 @@ class Start(NamedTuple):
     varies : ndarray of bool of shape (n_features,)
         Which features vary.
     all_means : ndarray of shape (2, n_features)
-        Means of all features.
+        As `means`, for all features.
     total : float
         For counts, the mean total of a row of the foreground.
     """
@@ -138,7 +140,7 @@ def _count_start(
     n_shared: int,
     search: Search,
 ) -> Start:
-    """Return a start for counts, from a fit to log(1 + y), where y are rows of equal total."""
+    """Return a start for counts, from a fit to log(1 + y) of counts y with equal row totals."""
     priors = replace(search.priors, feature_groups=search.priors.groups_of(varies))
     search = search._replace(priors=priors)
     sampled, search = _sampled(parts, search)

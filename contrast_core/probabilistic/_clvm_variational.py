@@ -43,12 +43,12 @@ _SCALE_STEPS = 5  # closed-form updates of the horseshoe's scales before each pa
 _POISSON = 1e6  # a dispersion so large that counts are Poisson distributed
 
 # Name of the prior whose logarithm is added to the bound: "relevance" is a vague prior on the
-# columns of S, and "horseshoe" is a prior on the rows of W.
+# columns of the shared loadings, and "horseshoe" is a prior on the rows of the salient loadings.
 _Prior: TypeAlias = Literal["none", "relevance", "horseshoe"]
 
 
 class VariationalFit(NamedTuple):
-    """Result of the variational fit.
+    """Result of the variational fit to `size` features.
 
     found : Start
         The parameters with the highest bound.
@@ -92,9 +92,11 @@ class VariationalFit(NamedTuple):
 class _Bound(nn.Module):
     """Variational bound of both datasets, plus the log-prior, as a function of the parameters.
 
-    The parameters are loadings (size, k + t), means (2, size) and scales. Salient loadings outside
-    the support are held at zero. With the horseshoe, each salient loading has a normal posterior,
-    and `log_errors` holds the logarithm of its standard deviation.
+    The parameters are the loadings (size, k + t) of k shared and t salient latent variables, the
+    means of both datasets (2, size), and `log_scale`, the logarithm of the noise variance or of the
+    dispersions. Salient loadings outside the support are held at zero. With the horseshoe, each
+    salient loading has a normal posterior, and `log_errors` holds the logarithm of its standard
+    deviation.
 
     If the posteriors of the rows are found by iteration, they are stored, and the next pass
     continues from them.
@@ -283,9 +285,9 @@ def fit_variational(
     ``"rows"`` it has a closed form, and the bound equals the log-likelihood. Otherwise it is found
     by iteration for each row of a minibatch.
 
-    With ``ard``, a first fit uses a vague prior on the lengths of the shared columns, and the
+    With ``ard``, a first fit uses a vague prior on the columns of the shared loadings, and the
     columns that this prior shrinks to zero are left out. With the horseshoe, the next fit uses the
-    horseshoe prior, and the rows of W that this prior shrinks to zero are set to zero. If
+    horseshoe prior, and the rows of the salient loadings that it shrinks are set to zero. If
     `sparsity` is a number or "auto", a penalty has already selected the features in the fit that
     gave `start`. The last fit has no prior.
     """

@@ -28,8 +28,10 @@ from contrast_core.rows import Rows
 class FactorModel:
     r"""The model :math:`x = L z + \mu + \varepsilon` of rows, which may have missing values.
 
-    The methods take blocks of dense rows, in which NaN is a missing value. Rows with the same
-    pattern of observed values share a k x k linear system.
+    Here z are k standard normal latent variables, and :math:`\varepsilon` is the noise. The methods
+    take blocks of dense rows, in which NaN is a missing value. Unless the tails are
+    "entries", a k x k linear system is solved once for all rows with the same pattern of observed
+    values.
 
     Parameters
     ----------
@@ -95,7 +97,10 @@ class FactorModel:
         return np.asarray(np.where(observed, rows, found.latent @ self.loadings.T + self.mean))
 
     def deviations(self, rows: Any) -> FloatArray:
-        """Return the conditional standard deviations, (n, n_features); 0 for observed values."""
+        """Return standard deviations of missing values given the observed values of the same row.
+
+        The result has shape (n, n_features), and is 0 for observed values.
+        """
         observed, found = self._posterior(rows)
         variances = self.noise_variance + found.covariance @ outer_products(self.loadings).T
         return np.asarray(np.where(observed, 0.0, np.sqrt(variances)))

@@ -49,9 +49,10 @@ class GibbsPosterior:
             + \operatorname{tr} A^{-1} C(\gamma) \right] + \text{const}, \qquad
             \sigma^2 \ge \sigma_0^2 ,
 
-        where :math:`C(\gamma) = C_X - \gamma C_Y`, w is `learning_rate` and :math:`\sigma_0^2` is
-        `noise_floor`. The closed-form solution of the fit maximises this density. At ``gamma = 0``
-        and ``learning_rate = 1`` the density is the posterior of probabilistic PCA. The density is
+        where :math:`C(\gamma) = C_X - \gamma C_Y` is the difference of the covariances of
+        foreground and background, w is `learning_rate` and :math:`\sigma_0^2` is `noise_floor`. The
+        closed-form solution of the fit maximises this density. At ``gamma = 0`` and
+        ``learning_rate = 1`` the density is the posterior of probabilistic PCA. The density is
         computed from the moments of the fit, so the time does not depend on the number of rows. The
         No-U-Turn sampler of nutpie draws from it. The extra ``posterior`` of the package installs
         nutpie and ArviZ.
@@ -97,9 +98,10 @@ class GibbsPosterior:
         ImportError
             If nutpie or ArviZ is not installed.
         ValueError
-            If the posterior is not proper, because ``w n (1 - gamma)`` is not above ``D + d - 1``;
-            if a parameter is out of range; or if the fit has no moments, because its data were
-            incomplete or because it was loaded from a file without them.
+            If the posterior is not proper, because ``w n (1 - gamma)`` is not above ``D + d - 1``
+            for D features and d components; if a parameter is out of range; or if the fit has no
+            moments, because its data were incomplete or because it was loaded from a file without
+            them.
         TypeError
             If a parameter has the wrong type.
 
@@ -118,8 +120,8 @@ class GibbsPosterior:
         `contrast_core.bootstrap_stability` measures how the result varies with the rows.
 
         W is drawn as a lower trapezoidal matrix in the coordinates of the eigenvectors of
-        :math:`C(\gamma)`, and the density is multiplied by the volume of the rotations of W. Chains
-        therefore do not wander among equivalent matrices.
+        :math:`C(\gamma)`. This form fixes the rotation of W, so chains do not wander among matrices
+        with equal density. To account for all rotations, the density is multiplied by their volume.
 
         References
         ----------

@@ -25,13 +25,14 @@ _SMALLEST_NOISE = 1e-8
 # Largest loading, in units of the root of the total variance. Larger loadings mean divergence.
 _LARGEST_LOADING = 1e3
 _LEAST_START_NOISE = 0.01  # least noise variance of a start, in units of the mean variance
-# Logarithms of the noise variances of the random starts, in units of the mean variance. Small
-# incomplete data have several maxima, and starts with the same noise mostly reach the same one.
+# Logarithms of the noise variances of the random starts, in units of the mean variance. The
+# likelihood of small incomplete data has several maxima, and starts with the same noise variance
+# mostly reach the same maximum.
 _RANDOM_LOG_NOISE = (-6.0, -4.0, -2.0, 0.0)
 # Small data have the most local maxima, and their fits take milliseconds. The number of random
 # starts is therefore _MANY_STARTS divided by the number of values, from _FEWEST to _MOST.
 _MANY_STARTS, _FEWEST, _MOST = 3000, 4, 32
-_ROUNDING_RIDGE = 1e-7  # ridge in the search for gamma_max, relative to the squared length of W
+_ROUNDING_RIDGE = 1e-7  # ridge in the search for gamma_max, in the unit of `residual_ratio`
 _SEARCH_STEPS = 200  # iterations of the search for gamma_max; more hardly change the result
 _GRADIENT = 1e-8  # largest derivative, per feature, at which the iteration ends
 _CONVERGED = 1e-5  # largest derivative, per feature, with which a fit counts as converged
@@ -40,9 +41,9 @@ _CONVERGED = 1e-5  # largest derivative, per feature, with which a fit counts as
 class IncompleteRows(NamedTuple):
     """Foreground and background rows with missing values, centred and divided by `scale`.
 
-    `filled` holds the moments of both datasets with means in place of missing values, and the plan
-    to solve their contrast. `shares` holds, for each feature, the share of foreground and of
-    background rows in which it is observed.
+    `filled` holds the moments of both datasets with means in place of missing values, and the
+    `Plan` that says how the eigenproblem of their contrast is solved. `shares` holds, for each
+    feature, the share of foreground and of background rows in which it is observed.
     """
 
     rows: ObservedRows
@@ -186,11 +187,11 @@ def _valid_range(data: IncompleteRows, d: int) -> ValidRange:
     Three conditions end the range. First, at :math:`\gamma = 1` the weights of both datasets
     cancel. Second, the variance of a feature f grows without bound if f is observed too rarely in
     the foreground: if :math:`\gamma\, m_f / m \ge n_f / n`, where f is observed in n_f of the n
-    rows of the foreground and in m_f of the m rows of the background. Third, sigma^2 goes to zero
-    if some W leaves a residual in the foreground that is smaller than :math:`\gamma` times its
-    residual in the background. A search from several starts minimises the ratio of the two
-    residuals over W. The least ratio that is found is an upper bound of the third limit. It equals
-    the limit if no value is missing.
+    rows of the foreground and in m_f of the m rows of the background. Third, the noise variance
+    goes to zero if some loadings W leave a residual in the foreground that is smaller than
+    :math:`\gamma` times their residual in the background. A search from several starts minimises
+    the ratio of the two residuals over W. The least ratio that is found is an upper bound of the
+    third limit. It equals the limit if no value is missing.
     """
     x, y = data.shares
     ratios = x / y
@@ -238,7 +239,7 @@ def _least_ratio(rows: ObservedRows, start: FloatArray, d: int) -> float:
 
 
 def _maximum(rows: ObservedRows, start: FloatArray, gamma: float, max_iter: int) -> OptimizeResult:
-    """Maximise the objective by L-BFGS from one start, a vector of W and log sigma^2."""
+    """Maximise the objective by L-BFGS from a vector of loadings and log noise variance."""
     n_features = rows.values.shape[1]
     d = (len(start) - 1) // n_features
 
@@ -256,19 +257,19 @@ def _maximum(rows: ObservedRows, start: FloatArray, gamma: float, max_iter: int)
 
 
 def _unpacked(flat: FloatArray, d: int) -> tuple[FloatArray, float]:
-    """Split a vector of parameters into W and log sigma^2."""
+    """Split a vector of parameters into the loadings W and the log noise variance."""
     return flat[:-1].reshape(-1, d), float(flat[-1])
 
 
 def _random_starts(data: IncompleteRows, d: int) -> FloatArray:
-    """Return random starts of the searches, (number of starts, n_features, d)."""
+    """Return random loadings as starts of searches, (number of starts, n_features, d)."""
     values = data.rows.values
     n_random = min(max(_MANY_STARTS // values.size, _FEWEST), _MOST)
     return np.random.default_rng(0).standard_normal((n_random, values.shape[1], d))
 
 
 def _starts(data: IncompleteRows, gamma: float, d: int) -> list[FloatArray]:
-    """Return starts, each of which is a vector of W and log sigma^2.
+    """Return starts, each of which is a vector of the loadings W and the log noise variance.
 
     The first two starts are the closed-form solutions, at ``gamma`` and at 0, for the data in which
     means replace missing values. The other starts are random. If there is no closed form at

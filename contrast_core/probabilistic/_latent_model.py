@@ -50,7 +50,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         return 0
 
     def _loadings(self, dataset: str) -> FloatArray:
-        """Return the loadings of all latent variables of a dataset, (n_features, k)."""
+        """Return the loadings of all k latent variables of a dataset, (n_features, k)."""
         raise TypeError(f"{type(self).__name__} does not define its loadings.")
 
     def _model(self, dataset: object = "foreground") -> FactorModel | CountModel:
@@ -90,7 +90,7 @@ class LatentModel(ScoreMixin, MomentContrast):
 
     @property
     def latent_covariance_(self) -> FloatArray:
-        """Covariance of the salient latent variables given a complete row, (t, t)."""
+        """Covariance of the t salient latent variables given a complete row, (t, t)."""
         model = self._model()
         if isinstance(model, CountModel):
             raise AttributeError(
@@ -117,12 +117,12 @@ class LatentModel(ScoreMixin, MomentContrast):
         .. math:: E[t \mid x] = (I + W^\top M W)^{-1} W^\top M (x - \bar x), \qquad
             M = (S S^\top + \sigma^2 I)^{-1}
 
-        where W are the salient loadings and S are the shared loadings. In `PCPCA`, W are all
-        loadings and S = 0. Directions that shared latent variables or the noise explain have little
-        weight. With ``robust="rows"`` the formula holds unchanged, because the weight of a row does
-        not affect its posterior mean. With ``robust="entries"`` the E-step is iterated, from
-        weights of 1, until the latent variables and the weights of the row's values no longer
-        change.
+        where t are the salient latent variables, W are their loadings, S are the shared loadings
+        and :math:`\sigma^2` is the noise variance. In `PCPCA`, W are all loadings and S = 0.
+        Directions in which the shared latent variables vary have little weight. With
+        ``robust="rows"`` the formula holds unchanged, because the weight of a row does not affect
+        its posterior mean. With ``robust="entries"`` the E-step is iterated, from weights of 1 for
+        all values of a row, until the latent variables no longer change.
 
         Parameters
         ----------
@@ -138,8 +138,8 @@ class LatentModel(ScoreMixin, MomentContrast):
         Returns
         -------
         ndarray of shape (n, n_components) or (n, n_salient)
-            Posterior means. The posterior covariance is `latent_covariance_` for every complete
-            row.
+            Posterior means. With normal noise the posterior covariance of every complete row is
+            `latent_covariance_`.
 
         Raises
         ------
@@ -194,10 +194,10 @@ class LatentModel(ScoreMixin, MomentContrast):
 
         .. math:: \hat x = W (W^\top M W)^{-1} (I + W^\top M W)\, t + \bar x
 
-        with M as in `transform`. The result is the row whose posterior mean is t and which differs
-        from the mean by a combination of the components. For the scores that `transform` returns,
-        this row equals the result of `denoise`. (It differs from the model's expected row given t,
-        which is ``t @ W.T + mean_``.)
+        with W and M as in `transform`. The result is the row whose posterior mean is t and which
+        differs from the mean by a combination of the components. For the scores that `transform`
+        returns, this row equals the result of `denoise`. (It differs from the model's expected row
+        given t, which is ``t @ W.T + mean_``.)
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class LatentModel(ScoreMixin, MomentContrast):
             density is the density of the observed values.
         dataset : {"foreground", "background"}, default="foreground"
             Dataset whose model is used. In `PCPCA` the two models differ only by their means. In
-            `CLVM` the model of the background has no salient part, so the difference of the two
+            `CLVM` the model of the background has no salient loadings, so the difference of the two
             log-densities tells which dataset a row resembles more.
 
         Returns

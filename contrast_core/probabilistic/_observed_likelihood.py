@@ -24,7 +24,10 @@ from contrast_core.probabilistic._row_posterior import (
 
 
 class ContrastiveLikelihood(NamedTuple):
-    """The objective, and its derivatives with respect to W (n_features, d) and log sigma^2."""
+    """The objective, and its derivatives with respect to the loadings W and the log noise variance.
+
+    W has the shape (n_features, d), for d latent variables.
+    """
 
     value: float
     by_loadings: FloatArray
@@ -32,7 +35,7 @@ class ContrastiveLikelihood(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """Logarithm of a ratio of residuals, and its derivative with respect to W (n_features, d)."""
+    """Logarithm of a ratio of residuals, and its derivative with respect to the loadings W."""
 
     value: float
     by_loadings: FloatArray
@@ -43,7 +46,7 @@ class ObservedRows(NamedTuple):
 
     values : ndarray of shape (n, n_features)
         Centred rows, 0 where a value is missing.
-    masks : ndarray of shape (P, n_features)
+    masks : ndarray of shape (number of patterns, n_features)
         One row for each pattern: 1 where a value is observed, else 0.
     codes : ndarray of shape (n,)
         Index of each row's pattern.
@@ -147,8 +150,8 @@ class ObservedRows(NamedTuple):
         r"""Return the expected variances of both datasets along the components.
 
         Missing values are replaced by their conditional means, and their conditional covariances
-        are added. At a maximum of the likelihood the variances therefore satisfy the equation of
-        complete data, :math:`v_X - \gamma v_Y = (1 - \gamma)(\ell^2 + \sigma^2)`, where
+        are added. At a maximum of the likelihood the variances then satisfy the same equation as
+        for complete data, :math:`v_X - \gamma v_Y = (1 - \gamma)(\ell^2 + \sigma^2)`, where
         :math:`v_X` and :math:`v_Y` are the variances, :math:`\ell` are the lengths of the loadings
         and :math:`\sigma^2` is the noise variance.
 
@@ -166,7 +169,7 @@ class ObservedRows(NamedTuple):
         d, axes = len(lengths), components.T
         found = self._posteriors(axes * lengths, noise)
         unseen = ((1 - self.masks) @ outer_products(axes)).reshape(-1, d, d)[self.codes]
-        # W_u' v_u for each row, where u are its missing values and v are the components
+        # W_u' v_u for each row: W are the loadings, v the components, and u its missing values
         through = lengths[:, None] * unseen
         covariance = found.covariance.reshape(-1, d, d)
         squared = np.einsum("nkj,nkl,nlj->nj", through, covariance, through)

@@ -31,17 +31,18 @@ from contrast_core.solve import (
 
 
 class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
-    r"""Probabilistic contrastive PCA: a density under which the foreground alone is likely.
+    r"""Probabilistic contrastive PCA: a density that is high for the foreground only.
 
     The model is probabilistic PCA, :math:`x = W z + \bar x + \varepsilon` with
     :math:`z \sim N(0, I_d)` and :math:`\varepsilon \sim N(0, \sigma^2 I_D)`. The fit makes the
-    foreground likely and the background unlikely. Each dataset has its own mean:
+    n foreground rows x likely and the m background rows y unlikely. Each dataset has its own mean:
 
     .. math:: \max_{W, \sigma^2} \;
         \frac1n \sum_i \log p(x_i) - \frac{\gamma}{m} \sum_j \log p(y_j) .
 
     The solution has a closed form in the top-d eigenpairs :math:`(\Lambda, U)` of
-    :math:`C(\gamma) = C_X - \gamma\, C_Y`,
+    :math:`C(\gamma) = C_X - \gamma\, C_Y`, where :math:`C_X` and :math:`C_Y` are the covariances of
+    foreground and background:
 
     .. math:: \sigma^2 = \frac{\operatorname{tr} C(\gamma) - \operatorname{tr} \Lambda}
         {(1 - \gamma)(D - d)}, \qquad
@@ -136,17 +137,17 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     instead of 0.629 on the mouse data). The end depends on the scales of the two datasets. If the
     units are arbitrary, standardise each dataset on its own.
 
-    Groups separate best close to `gamma_max_`, but there sigma^2 goes to zero and the density
-    narrows to a subspace. At 0.9 of `gamma_max_` the silhouette is at least 90% of the best on the
-    mouse, toy and digit data. In the digit data, pictures were added to the digits to hide them. At
-    0.9 of `gamma_max_` the model gives held-out digits without a picture a higher density than
-    probabilistic PCA does, for eight of twelve choices of the pictures. Closer to `gamma_max_` this
-    density falls. `score` cannot be used to choose `gamma`, because it falls as `gamma` rises, even
-    for rows that resemble the foreground.
+    Groups of the foreground separate best close to `gamma_max_`, but there sigma^2 goes to zero and
+    the density narrows to a subspace. At 0.9 of `gamma_max_` the silhouette of the groups is at
+    least 90% of its largest value over gamma on the mouse, toy and digit data. In the digit data,
+    pictures were added to the digits to hide them. At 0.9 of `gamma_max_` the model gives held-out
+    digits without a picture a higher density than probabilistic PCA does, for eight of twelve
+    choices of the pictures. Closer to `gamma_max_` this density falls. `score` cannot be used to
+    choose `gamma`, because it falls as `gamma` rises, even for rows that resemble the foreground.
 
     *Missing values.* Each evaluation solves a d x d system for each pattern of missing values, by
     Woodbury's identity, so time and memory grow linearly with the number of rows. L-BFGS runs from
-    several starts. Two of them are closed-form solutions, at ``gamma`` and at strength 0, of the
+    several starts. Two of them are closed-form solutions, at ``gamma`` and at 0, of the
     data with missing values replaced by means. The others are fixed random loadings with different
     noise variances. There are four random starts. Data of fewer than 750 values have more local
     maxima and get up to 32 random starts. A row without observed values has no effect.
@@ -157,8 +158,8 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     residual variance in the observed foreground that is smaller than gamma times the residual
     variance that it leaves in the observed background. `gamma_max_` is the smallest gamma at which
     either case occurs. In the second case it is found by a search from several starts, so it can be
-    too large. `within` is not supported with missing values: centre the groups before the fit. `at`
-    and `path` need complete data.
+    too large. `within` is not supported with missing values: subtract each group's mean before the
+    fit. `at` and `path` need complete data.
 
     At ``gamma = 0``, `noise_variance_` equals the noise variance of `sklearn.decomposition.PCA`
     times (n - 1) / n, because second moments divide by n here, as in the paper.

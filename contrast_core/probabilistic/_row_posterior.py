@@ -31,7 +31,10 @@ _SETTLED = 1e-9  # the E-steps for new rows end when the latent variables change
 
 
 class Model(NamedTuple):
-    """Loadings (size, k + t), with the shared latent variables first, and the noise variance."""
+    """Loadings (size, k) of k latent variables, of which the shared come first; noise variance.
+
+    The loadings have `size` rows, usually one for each feature.
+    """
 
     loadings: FloatArray
     noise: float
@@ -40,8 +43,8 @@ class Model(NamedTuple):
 class RowPosteriors(NamedTuple):
     """Results of the E-step for each row.
 
-    They are the log-density (n,), the weights of the values (n, D), and the posterior means (n, k)
-    and covariances (n, k * k) of z.
+    They are the log-density (n,), the weights of the values (n, n_features), and the posterior
+    means (n, k) and covariances (n, k * k) of z.
     """
 
     log_density: Any
@@ -93,7 +96,7 @@ class Expectation(NamedTuple):
     the expected product of the latent variables with each other. `slope` is the gradient of the
     log-likelihood with respect to the loadings and the logarithm of the noise variance. If the
     noise variance is s, the expected log-likelihood of new loadings L is
-    ``-(trace(L second L^T) - 2 trace(L cross^T)) / 2 s`` plus a constant.
+    ``-(trace(L second L^T) - 2 trace(L cross^T)) / (2 s)`` plus a constant.
     """
 
     log_likelihood: float
@@ -125,8 +128,8 @@ def expected_by_covariance(
     n_features : int
         Number of features with noise, which can exceed the number of rows of the loadings.
     spread : ndarray of shape (t, t), optional
-        As for `principal_axes`. The log-likelihood and its gradient in the result are valid only
-        without it.
+        As for `principal_axes`, if the last t columns of the loadings are random. The
+        log-likelihood and its gradient in the result are valid only without `spread`.
     """
     axes, squares, precisions = principal_axes(model, spread)
     # After this rotation no digits are lost by cancellation, even if columns of the loadings are
@@ -150,7 +153,7 @@ def expected_by_covariance(
 
 
 def patterns_of(observed: NDArray[np.bool_]) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Return the distinct patterns of observed values (P, D), and each row's pattern index (n,)."""
+    """Return the distinct patterns of observed values, and the index of each row's pattern."""
     if observed.all():
         return np.ones((1, observed.shape[1])), np.zeros(len(observed), dtype=np.intp)
     packed = np.packbits(observed, axis=1)

@@ -68,9 +68,10 @@ def largest_gamma(foreground: Moments, background: Moments, d: int, plan: Plan) 
     r"""Return the gamma at which the noise variance becomes zero, or 1 if that gamma is above 1.
 
     The noise variance is proportional to the tail :math:`t(\gamma)`, the sum of all but the d
-    largest eigenvalues of the contrast. The tail is concave and does not increase: its derivative
-    is minus the background variance outside the d leading eigenvectors V. Newton's iteration from
-    1 therefore decreases monotonically to the root of the tail,
+    largest eigenvalues of the contrast :math:`C_X - \gamma C_Y`, where :math:`C_X` and :math:`C_Y`
+    are the covariances of foreground and background. The tail is concave and does not increase: its
+    derivative is minus the background variance outside the d leading eigenvectors V. Newton's
+    iteration from 1 therefore decreases monotonically to the root of the tail,
 
     .. math:: \gamma \leftarrow
         \frac{\operatorname{tr} C_X - \operatorname{tr} V^\top C_X V}

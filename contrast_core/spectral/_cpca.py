@@ -66,13 +66,14 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         - "eigh" forms the covariances of the features.
         - "gram" forms the covariances in an orthonormal basis of the span of all rows. It is meant
           for more features than rows.
-        - "lanczos" forms no matrix. It searches for the eigenvectors by products with the rows. A
-          result is accepted if the residual, divided by the gap after the k-th eigenvalue, is at
-          most 1e-8 (or the rounding error, if that is larger). This ratio bounds the sine of the
-          angle to the exact components, unless the search misses a direction to which its random
-          start happens to be orthogonal. The result is therefore not proved.
+        - "lanczos" forms no covariance matrix. It searches for the eigenvectors, and to this end
+          multiplies the rows by vectors. A result is accepted if the residual, divided by the gap
+          after the k-th eigenvalue, is at most 1e-8 (or the rounding error, if that is larger).
+          This ratio bounds the sine of the angle to the exact components, unless the search misses
+          a direction to which its random start happens to be orthogonal. It is therefore not proved
+          that the result holds the leading components.
         - "auto" takes "gram" for more features than rows, and "eigh" otherwise. It takes "lanczos"
-          if rows and features both exceed 10,000. For a single finite contrast, it also takes
+          if rows and features both exceed 10,000. For a single finite alpha, it also takes
           "lanczos" if both exceed 3,000, or if few components of many sparse rows are wanted. If
           this search fails, "auto" uses "eigh" or "gram" instead, unless rows and features both
           exceed 10,000.
@@ -116,8 +117,8 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
         and "span" for matrices in a basis of the span of the rows. With "products" no matrix was
         formed, and the rows themselves were multiplied.
     plan_ : contrast_core.solve.Plan
-        The plan that was followed. ``plan_.reason`` gives the reason in words. A model file holds
-        the plan only if it was saved with ``moments=True``.
+        The plan by which the eigenproblem was solved. ``plan_.reason`` says in words why this plan
+        was chosen. A model file holds the plan only if it was saved with ``moments=True``.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         `projection_` is ``components_.T`` and maps centred rows to scores. `reconstruction_` is
         ``components_`` and maps scores back. With the mean, they form `linear_map_`, a

@@ -39,7 +39,9 @@ class BinghamPosterior:
     ) -> Any:
         r"""Draw components from their Gibbs posterior, which shows how certain they are.
 
-        With n foreground rows and a uniform prior over subspaces, the posterior is
+        The columns of V (D, k) are an orthonormal basis of a subspace of the D features. With n
+        foreground rows, the covariances :math:`C_X` and :math:`C_Y` of foreground and background,
+        the learning rate w and a uniform prior over subspaces, the posterior is
 
         .. math:: \log \pi(V) = w n \operatorname{tr} V^\top (C_X - \alpha C_Y) V + \text{const},
             \qquad V^\top V = I .
@@ -47,7 +49,7 @@ class BinghamPosterior:
         This is a matrix Bingham distribution, and its mode is the result of cPCA. It depends on the
         data only through the moments of the fit, so the time does not depend on the number of rows.
         The draws are made by the No-U-Turn sampler of nutpie. The extra ``posterior`` installs
-        nutpie and ArviZ. For another contrast, use ``at(alpha).posterior()``.
+        nutpie and ArviZ. For another contrast strength, use ``at(alpha).posterior()``.
 
         Parameters
         ----------
@@ -183,7 +185,7 @@ def _sampling_rate(x: Moments, y: Moments, spectrum: Eigenpairs, k: int, alpha: 
 
 
 def _start(exponents: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
-    """Return the mode (D, k), and the scale (D, 1) of random starting values around it.
+    """Return the mode (D, k) of the density of A, and the scale (D, 1) of random starts around it.
 
     The scale is about twice the standard deviation of the density.
     """

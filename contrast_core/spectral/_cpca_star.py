@@ -32,10 +32,12 @@ class CPCAStar(StrengthPath, MomentContrast):
     .. math:: C_X v = \lambda\, B_\beta v, \qquad
         B_\beta = (1 - \beta) I + \beta\, C_Y, \qquad \beta \in [0, 1] .
 
-    Each covariance is taken about its own mean and divided by its own number of rows. With
-    ``beta = 0``, or without a background, the method is PCA of the foreground. With ``beta = 1``,
-    it maximises the ratio of the two variances (the signal-to-noise ratio, plus one). A beta
-    between 0 and 1 adds isotropic noise of variance ``(1 - beta) / beta`` to the background.
+    Here :math:`C_X` and :math:`C_Y` are the covariances of foreground and background. Each is taken
+    about its own mean and divided by its own number of rows. With ``beta = 0``, or without a
+    background, the method is PCA of the foreground. With ``beta = 1``, it maximises the ratio of
+    the two variances. If the foreground is a signal plus the background, this ratio is the
+    signal-to-noise ratio plus one. A beta between 0 and 1 adds isotropic noise of variance
+    ``(1 - beta) / beta`` to the background.
 
     Parameters
     ----------
@@ -50,8 +52,8 @@ class CPCAStar(StrengthPath, MomentContrast):
         same subspace as beta gave before. "auto" adapts to the units.
     orthogonal : bool, default=False
         If True, each direction is the best one that is orthogonal in feature space to all earlier
-        directions, and `components_` equals `directions_`. If False, directions are
-        :math:`B_\beta`-orthogonal.
+        directions, and `components_` equals `directions_`. If False, the directions are
+        :math:`B_\beta`-orthogonal: two of them, u and v, satisfy :math:`u^\top B_\beta v = 0`.
     condition_limit : float above 1, optional
         If given, directions in which both datasets together vary little are left out first. These
         are the eigenvectors of :math:`C_X + C_Y` whose eigenvalues are below the largest eigenvalue

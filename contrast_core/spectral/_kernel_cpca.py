@@ -52,13 +52,13 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     .. math:: C(\alpha) = C_{\phi(X)} - \alpha\, C_{\phi(Y)} ,
 
     where each covariance is taken about the mean of its own dataset in feature space and divided by
-    its own number of rows. To this end, the kernel matrix of all N = n + m rows is centred
-    separately in each of its four blocks (foreground and background rows by foreground and
-    background columns). It is then factorised once, :math:`K = L L^\top`. The rows of L are the
-    coordinates of the mapped rows in an orthonormal basis of their span. In this basis, the
-    contrast is a difference of two ordinary covariances, :math:`L^\top B L` with
-    :math:`B = \operatorname{diag}(1/n, \ldots, -\alpha/m, \ldots)`. The eigenproblem is solved in
-    this basis for every contrast strength.
+    its own number of rows. To this end, the kernel matrix of all N = n + m rows (n in the
+    foreground, m in the background) is centred separately in each of its four blocks (foreground
+    and background rows by foreground and background columns). It is then factorised once, as
+    :math:`K = L L^\top`. The rows of L are the coordinates of the mapped rows in an orthonormal
+    basis of their span. In this basis, the contrast is a difference of two ordinary covariances,
+    :math:`L^\top B L` with :math:`B = \operatorname{diag}(1/n, \ldots, -\alpha/m, \ldots)`. The
+    eigenproblem is solved in this basis for every contrast strength.
 
     Parameters
     ----------
@@ -152,12 +152,13 @@ class KernelCPCA(StrengthPath, BackgroundMixin, Embedding):
     >>> kernel.transform(mice.foreground).shape
     (270, 2)
 
-    A path of contrasts, and the estimators at its representatives, use the same factorisation:
+    A path of contrasts, and the estimators at the contrast strengths that represent the path, use
+    the same factorisation:
 
     >>> mapped = kernel.foreground_moments_, kernel.background_moments_
     >>> path = contrast_path(mapped[0], background=mapped[1], alphas=[0, 1, 10, 100])
-    >>> views = [kernel.at(alpha) for alpha in path.representative_alphas]
-    >>> len(views)
+    >>> estimators = [kernel.at(alpha) for alpha in path.representative_alphas]
+    >>> len(estimators)
     3
     """
 

@@ -23,7 +23,7 @@ class KernelFactor(NamedTuple):
     """Map from components, in the coordinates L of `factorise`, to coefficients on the mapped rows.
 
     A mapped row is the image of a row in the feature space of the kernel. The coefficients are
-    computed from pivot rows, whose images span the images of all rows.
+    computed from r pivot rows, whose images span the images of all N rows.
     """
 
     triangle: FloatArray  # coordinates of the pivot rows, lower triangular, (r, r)
@@ -68,7 +68,11 @@ def check_kernel(kernel: FloatArray) -> None:
 
 
 def _centre_by_dataset(kernel: FloatArray, n: int) -> FloatArray:
-    """Centre the mapped rows of each dataset by their own mean: K - 1K - K1 + 1K1 by block."""
+    """Centre the mapped rows of each dataset by their own mean.
+
+    The first n rows are the foreground. From each block of the kernel matrix, which belongs to two
+    datasets, the means of its columns and then the means of its rows are subtracted.
+    """
     centred = kernel.copy()
     for part in (slice(None, n), slice(n, None)):
         centred[part] -= centred[part].mean(axis=0)

@@ -56,8 +56,9 @@ class OnlineCPCAStar(ContrastStrength, LinearContrast):
         M &\leftarrow M + \tfrac{\eta}{\tau} \left(z z^\top - M\right).
 
     The span of the rows of W converges to the span of the k leading solutions of
-    :math:`C_X v = \lambda B_\beta v`, with :math:`B_\beta = (1 - \beta) I + \beta C_Y`. This is
-    also the span of the components of `CPCAStar`.
+    :math:`C_X v = \lambda B_\beta v`, with :math:`B_\beta = (1 - \beta) I + \beta C_Y` and
+    the covariances :math:`C_X` and :math:`C_Y` of foreground and background. This is also the span
+    of the components of `CPCAStar`.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ _TINY, _HUGE = 1e-280, 1e300  # limits of sums of squares that keep full precisi
 
 
 class Scatter(NamedTuple):
-    """Running count, mean and scatter of the rows of one dataset.
+    """Running count, mean and scatter (sum of squares about the mean) of the rows of one dataset.
 
     The fields `unit_squares` and `unit_fourths` are the sums of ``|x|^2`` and ``|x|^4`` over the
     centred rows after they were divided by their scale, the square root of `variance`.
@@ -117,7 +117,7 @@ def standardise_running(
 
 
 def apply_covariance(rows: Rows, scatter: Scatter, columns: FloatArray) -> FloatArray:
-    """Return the covariance of the standardised rows times columns (n_features, b)."""
+    """Return the covariance of the standardised rows times a matrix with n_features rows."""
     product = np.zeros(columns.shape)
     offset = scatter.mean @ columns
     for chunk in rows.blocks(check=False):

@@ -20,7 +20,10 @@ _REFRESH = 256
 
 
 class OnlineState(NamedTuple):
-    """State of the iteration after some rows: the weights W and M, and the numbers of rows."""
+    """State of the iteration after some rows: weights, and numbers of steps and of rows.
+
+    W are the feedforward weights, and M are the lateral weights.
+    """
 
     feedforward: FloatArray  # W, (k, D)
     lateral: FloatArray  # M, (k, k), symmetric positive definite

@@ -22,7 +22,7 @@ class PCAPlus(PositivePairEmbedding):
     views,
 
     .. math:: \max_{V^\top V = I} \operatorname{tr} V^\top S^+ V, \qquad
-        S^+ = \frac{1}{2n}\sum_i x_i x_i^{+\top} + x_i^+ x_i^\top .
+        S^+ = \frac{1}{2n}\sum_i \bigl(x_i x_i^{+\top} + x_i^+ x_i^\top\bigr) .
 
     Here :math:`x_i` and :math:`x_i^+` are the two rows of pair i, one from each view, centred. Let
     u be the mean of the two rows of a pair, and d half their difference, with covariances

@@ -52,10 +52,11 @@ class PCAPlusPlus(PositivePairEmbedding):
         Number of components, k, from 1 to the number of features.
     truncation : "auto", int, float or None, default="auto"
         Rule for the number s of eigenpairs of S that are kept. "auto" keeps the eigenpairs above
-        the Marchenko-Pastur edge :math:`\sigma^2(1+\sqrt{D/n})^2`, with a robust estimate of the
-        noise level :math:`\sigma^2` (see `contrast_core.contrast.noise_bulk`). An integer is the
-        number itself. A fraction up to 1 keeps the fewest eigenpairs that hold this share of the
-        total variance. None keeps all eigenpairs, which suits data with many more rows than
+        the Marchenko-Pastur edge :math:`\sigma^2(1+\sqrt{D/N})^2`, where D is the number of
+        features and N is the number of rows from which S is estimated. The noise level
+        :math:`\sigma^2` is estimated robustly (see `contrast_core.contrast.noise_bulk`). An integer
+        is the number itself. A fraction up to 1 keeps the fewest eigenpairs that hold this share of
+        the total variance. None keeps all eigenpairs, which suits data with many more rows than
         features.
     exchangeable : bool, default=True
         Whether the two views play the same role. If True, S is estimated from both views about
@@ -91,15 +92,16 @@ class PCAPlusPlus(PositivePairEmbedding):
         The common mean of the views; in the literal form, the mean of X.
     projection_, reconstruction_ : ndarrays of shape (n_features, k) and (k, n_features)
         `projection_` maps centred rows to scores and is the transpose of `directions_` times their
-        weights. `reconstruction_` maps scores back and is `patterns_` divided by the weights. With
-        the mean, they form `linear_map_`, a `contrast_core.spectral.LinearMap`.
+        weights (the eigenvalues, or 1 with ``weighted=False``). `reconstruction_` maps scores back
+        and is `patterns_` divided by the weights. With the mean, they form `linear_map_`, a
+        `contrast_core.spectral.LinearMap`.
     form_ : {"dense", "span", "products"}
         Form in which the covariances were held. "dense" stands for features x features matrices,
         and "span" for matrices in a basis of the span of the rows. With "products" no matrix was
         formed, and the rows themselves were multiplied.
     plan_ : contrast_core.solve.Plan
-        The plan that was followed. ``plan_.reason`` gives the reason in words. A model file holds
-        the plan only if it was saved with ``moments=True``.
+        The plan by which the eigenproblem was solved. ``plan_.reason`` says in words why this plan
+        was chosen. A model file holds the plan only if it was saved with ``moments=True``.
     n_features_in_ : int
         Number of features, D.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -134,11 +136,11 @@ class PCAPlusPlus(PositivePairEmbedding):
 
     - S is formed if there are at most 3,000 features, or at most 3,000 rows in both views together.
       If there are fewer rows than features, S is formed in the span of the rows.
-    - Larger data are solved by products with the rows, if there is a gap between the eigenvalues s
-      and s + 1.
+    - For larger data no matrix is formed, and the rows are multiplied by vectors instead. This
+      needs a gap between the eigenvalues s and s + 1.
     - Otherwise, a matrix with at most 10,000 rows is formed.
 
-    Only the noise level of ``truncation="auto"`` depends on the way chosen. Without a matrix, the
+    Only the noise level of ``truncation="auto"`` differs between these ways. Without a matrix, the
     sum of all eigenvalues is known, but not each eigenvalue. The noise level is then the mean of
     all eigenvalues that do not stand out, instead of their median. Signals that are too weak to
     stand out raise this mean a little.

@@ -42,7 +42,9 @@ class SparseCPCA(StrengthPath, MomentContrast):
 
     The method is elastic-net sparse PCA of the positive part of the contrast,
     :math:`C_+ = \sum_i \lambda_i v_i v_i^\top`, where :math:`(\lambda_i, v_i)` are *all* positive
-    eigenpairs of :math:`C(\alpha) = C_X - \alpha\, C_Y`. It minimises
+    eigenpairs of :math:`C(\alpha) = C_X - \alpha\, C_Y`, the contrast of the covariances of
+    foreground and background. For matrices A and B with the columns :math:`a_j` and :math:`b_j`, it
+    minimises
 
     .. math:: \min_{A, B} \sum_{j=1}^k (a_j - b_j)^\top C_+ (a_j - b_j)
         + \rho\lambda_1 \|b_j\|_2^2 + 2 t_j \|b_j\|_1 \quad\text{with } A^\top A = I,
@@ -60,7 +62,8 @@ class SparseCPCA(StrengthPath, MomentContrast):
         Contrast strength, as for `CPCA`.
     penalty : float from 0 to below 1, optional
         The penalty is :math:`t_j` divided by :math:`\lambda_j \max_d |v_{jd}|`, the value of
-        :math:`t_j` at which component j would keep no feature. It has no unit, so it does not
+        :math:`t_j` at which component j would keep no feature (:math:`v_{jd}` is the entry of
+        eigenvector j for feature d). The penalty has no unit, so it does not
         depend on the scale of the data. The default is 0.3, unless `n_features_to_select` is given.
         `cross_validated_penalty` chooses a penalty.
     n_features_to_select : int from 1 to the number of features, optional
