@@ -27,7 +27,10 @@ INFORMATIVE = np.arange(23) < 17  # channels that depend on the activities; the 
 
 
 def generated(n: int, d: int, size: float, seed: int = 0) -> tuple[Any, Any]:
-    """Return rows of the model with five shared and two salient dimensions and noise variance 1."""
+    """Return rows of the model with five shared and two salient dimensions and noise variance 1.
+
+    The shared loadings have the standard deviation `size`, and the salient loadings half of it.
+    """
     rng = np.random.default_rng(seed)
     S, W = size * rng.normal(size=(5, d)), size * rng.normal(size=(2, d)) / 2
     X = rng.normal(size=(n, 5)) @ S + rng.normal(size=(n, 2)) @ W
@@ -93,8 +96,8 @@ def separated(model: Any, X: Any, new: Any, labels: Any, new_labels: Any) -> tup
 def sensors(report: Report) -> None:
     """Figs. 2, 9 to 11: selection of those sensor channels that distinguish two activities.
 
-    The recordings are not available. This study uses 20 datasets of simulated channels of the same
-    kinds. A dataset counts if exactly the six magnetometers are left out.
+    The mHealth recordings of the paper are not available. This study uses 20 datasets of simulated
+    channels of the same kinds. A dataset counts if exactly the six magnetometers are left out.
     """
     sets = [make_motion_sensors(random_state=seed) for seed in range(20)]
     for what, sparsity, least in (
@@ -134,7 +137,9 @@ def dimension(report: Report) -> None:
 def outliers(report: Report) -> None:
     """Fig. 6: error that outliers cause, on ten datasets of 400 + 400 rows.
 
-    The error is the sine of the angle to the solution without outliers.
+    The error is the sine of the angle to the solution without outliers. The figures are the
+    smallest / median / largest error of the robust model and, after "normal noise", of the model
+    with normal noise.
     """
     for tails in ("rows", "entries"):
         sines = []
@@ -154,7 +159,7 @@ def outliers(report: Report) -> None:
             models = [CLVM(robust=robust).fit(X, background=Y) for robust in (tails, None)]
             sines.append([subspace_error(model.components_, clean) for model in models])
         robust, normal = np.transpose(sines)
-        text = f"{spread(robust)}; without {spread(normal)}"
+        text = f"{spread(robust)}; normal noise {spread(normal)}"
         closer = robust.max() <= 0.08 and normal.min() >= 0.25
         report.row(f"outlying {tails}, sine, robust", "closer", text, closer)
 
@@ -166,7 +171,7 @@ def likelihood(report: Report) -> None:
     report.measured("5000 + 5000 x 500, 2 shared: seconds", taken, most=1.0)
     limit = CLVM(n_shared=2, tol=1e-14, max_iter=10_000).fit(X, background=Y)
     sine = subspace_error(model.components_, limit.components_)
-    report.measured("  sine to the limit", sine, most=0.01)
+    report.measured("  sine of the angle to that fit", sine, most=0.01)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
     python -m papers.cpca [digits] [mice] [cells] [sensors] [four_groups] [front] [kernel]
 
-Accuracies are cross-validated accuracies of a linear discriminant on two components.
+Accuracies are cross-validated accuracies of a linear discriminant on two components. gamma' is the
+parameter `gamma` of PCPCA, which has the same scale as alpha. Three figures such as .1 / .2 / .3
+are the smallest, the median and the largest value.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ def digits(report: Report) -> None:
     The paper's pictures are ImageNet's grass. Here they are twelve bundled photographs (4000 + 4000
     frames) and, with CONTRAST_DATA, fifteen outdoor scenes of BSDS500 (5000 + 5000). There are so
     few pictures that the result depends on which of them are in the foreground. Therefore each set
-    of pictures is divided between foreground and background at random twelve times.
+    of pictures is divided between foreground and background at random twelve times. Such a division
+    is called a deal.
     """
 
     def measure(data: DigitsOnPictures, seed: int) -> list[float]:

@@ -69,8 +69,9 @@ def online(report: Report) -> None:
     """Fig. 4: alignment of online cPCA* with the batch solution on the paper's mice, and its speed.
 
     The alignment is measured for two components after sixty passes, as the mean of five seeds. As
-    in the paper, eta = 0.003 and tau = 1, and the step size is constant or decays. The paper does
-    not give its beta; here it is 0.5. The number of steps per second is measured as well.
+    in the paper, the step size eta is 0.003 and is constant or decays, and tau, the ratio of the
+    two step sizes, is 1. The paper does not give its beta; here it is 0.5. The number of steps per
+    second is measured as well.
     """
     mice = load_mouse_protein()
     X, Y = mice.foreground, mice.background

@@ -5,9 +5,10 @@
 
 The experiment on cells is in `pca_pp_cells.py`. Pairs are drawn from the paper's model: noise of
 variance 1, a signal that both views share, and a background that is drawn for each view separately.
-Errors are sines of the largest principal angle. "Paper's form" is
+Errors are sines of the largest principal angle. D/n is the number of features divided by the number
+of pairs. PCA+ is PCA of the covariance between the two views. "Paper's form" is
 `PCAPlusPlus(exchangeable=False, weighted=False)`, truncated at the upper edge of the noise
-spectrum. "Default" is the exchangeable form with weighted scores.
+spectrum. "Default" is the exchangeable form, which treats both views alike, with weighted scores.
 """
 
 from __future__ import annotations
@@ -149,13 +150,13 @@ def truncation(report: Report) -> None:
 
 
 def theory(report: Report) -> None:
-    """Fig. 2c, Tables 13 and 14: errors over aspect ratios, fifty runs of 500 pairs.
+    """Fig. 2c, Tables 13 and 14: errors at ten ratios D/n, fifty runs of 500 pairs.
 
     The signal has variances 50, 25, 20, 15, 10 on the first five features, and the background is on
     the last five. The mean error must agree with the theory. (For the exchangeable form, the theory
-    is evaluated at half the aspect ratio.) For the strong background, the difference must be at
-    most 5% (10% at D/n = 0.1), and PCA and PCA+ must fail, with errors above 0.95. For the mild
-    background it must be at most 8% from D/n = 0.5 on.
+    is evaluated at half of D/n.) For the strong background, the difference must be at most 5% (10%
+    at D/n = 0.1), and PCA and PCA+ must fail, with errors above 0.95. For the mild background it
+    must be at most 8% from D/n = 0.5 on.
     """
     for name, background in BACKGROUNDS.items():
         curves, expected = [], []

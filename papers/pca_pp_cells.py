@@ -4,14 +4,15 @@ This script repeats Figure 3 and Table 12 of the PCA++ paper on other cells of t
 et al. 2018). The paper has 29,065 cells of eight donors. Two smaller datasets are available here.
 The first one comes with the tutorials and has 1,556 labelled cells of two donors, without NK cells.
 The second one, used if CONTRAST_DATA is set, has 1,119 cells of five donors with inferred types.
-Cells are paired by nearest neighbours in one basis, whereas the paper matches clusters.
+Cells are paired with nearest neighbours in one PCA of all cells, whereas the paper matches
+clusters.
 
 Harmony (harmonypy, which is installed for the length of the run) is told the condition of each
 cell. PCA+ and PCA++ get pairs of cells instead. "PCA++, paper's form" has 50 components like the
 paper.
 
-The bounds are for PCA++ with all defaults (20 components). The agreement with the cell type is the
-mean over resolutions .3, .6 and 1 and five seeds.
+The bounds are for PCA++ with all defaults (20 components). The agreement of Leiden clusters with
+the cell type is the mean over the resolutions .3, .6 and 1 and over five seeds.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
     python -m papers.pcpca [toy] [mice] [digits] [noise] [axes] [rate] [missing] [mice_with_gaps]
 
-Figures 5 and 6 of the paper, on cells, are in `cpca.py` together with cPCA.
+Figures 5 and 6 of the paper, on cells, are in `cpca.py` together with cPCA. gamma' is the parameter
+`gamma` of PCPCA, which has the same scale as alpha of cPCA. PPCA is probabilistic PCA, which is
+PCPCA at gamma' = 0.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ FRACTIONS = np.append(np.linspace(0, 0.95, 20), 0.99)  # fractions of the valid 
 DIGITS_GAMMA, MICE_GAMMA = 0.8, 0.2  # the paper's values of gamma'
 VARIANCES = np.arange(0, 5.5, 0.5)
 N_NOISY = 10
-SHARED = np.array([[4.0, 2.6], [2.6, 4.0]])
-BETWEEN = np.array([-1.0, 1.0]) / np.sqrt(2)
+SHARED = np.array([[4.0, 2.6], [2.6, 4.0]])  # covariance of each group, and of the background
+BETWEEN = np.array([-1.0, 1.0]) / np.sqrt(2)  # direction from one group's mean to the other's
 APART = 1.5 * np.sqrt(2)  # distance of a group's mean from 0
 SIZES, SEEDS = (30, 60, 300), range(5)
 TOTALS, CONSTANT, RATE_GAMMA = (50, 100, 200, 300, 400, 500), 3.0, 0.5
@@ -162,9 +164,9 @@ def noise(report: Report) -> None:
     latent variables. The study also prints silhouettes with each axis scaled to unit standard
     deviation, and silhouettes at the automatic contrasts, which use no labels.
 
-    At equal contrast both methods have the same axes. With scaled axes cPCA cannot be worse,
-    because it is tuned over a range that contains PCPCA's. The paper does not give its grid for
-    cPCA.
+    At equal contrast both methods have the same axes, and therefore the same silhouette if the axes
+    are scaled. With scaled axes cPCA should not be worse, because it is tuned over a range that
+    contains PCPCA's. The paper does not give its grid for cPCA.
     """
     data = load_mouse_protein()
     alphas = np.append(0.0, np.geomspace(0.1, 241, 30))  # the paper's largest alpha is 241
@@ -218,13 +220,14 @@ def drawn(X: Any, Y: Any, gamma: float, draws: int) -> tuple[Any, bool]:
 def axes(report: Report) -> None:
     """Fig. 11: draws of the Gibbs posterior of the toy with 30, 60 and 300 rows, five seeds.
 
-    The parameters are gamma' = 0.85, D = 2 and d = 1. The foreground has two groups at (-1.5, 1.5)
-    and (1.5, -1.5). Each group and the background have the covariance [[4, 2.6], [2.6, 4]]. For the
-    spread, each axis is represented by the unit vector at twice its angle. The spread is 1 minus
-    the length of the mean of these vectors: 0 if all draws agree, 1 if they are uniform. At so
-    strong a contrast the closed form has no positive noise variance in a third of the datasets. In
-    these datasets, marked by *, the posterior is at the floor of the noise variance, and it is
-    narrow for any number of rows. Spreads are therefore compared only in the other datasets.
+    There are two features and one component, and gamma' = 0.85. The foreground has two groups at
+    (-1.5, 1.5) and (1.5, -1.5). Each group and the background have the covariance [[4, 2.6], [2.6,
+    4]]. For the spread, each axis is represented by the unit vector at twice its angle. The spread
+    is 1 minus the length of the mean of these vectors: 0 if all draws agree, 1 if they are uniform.
+    At so strong a contrast the closed form has no positive noise variance in a third of the
+    datasets. In these datasets, marked by *, the posterior is at the floor of the noise variance,
+    and it is narrow for any number of rows. Spreads are therefore compared only in the other
+    datasets.
     """
     found: dict[int, list[Any]] = {n: [] for n in SIZES}
     factor = np.linalg.cholesky(SHARED)
@@ -256,9 +259,9 @@ def rate(report: Report) -> None:
 
     The foreground is one Gaussian with the total covariance of the two groups of Fig. 11. The
     divergence is sqrt(R - R*), where R is the risk of a draw and R* the smallest risk. The paper
-    does not give C, gamma and the covariances. It takes d = 2 in two dimensions, which leaves no
-    dimension for the noise. Here C = 3, gamma' = 0.5 and d = 1. The divergence times sqrt(rows)
-    stays about constant, as the theoretical rate says.
+    does not give C, gamma and the covariances. It takes two components of two features, which
+    leaves no dimension for the noise. Here C = 3, gamma' = 0.5, and there is one component. The
+    divergence times sqrt(rows) stays about constant, as the theoretical rate says.
     """
     inner = SHARED + APART**2 * np.outer(BETWEEN, BETWEEN)
     contrast = inner - RATE_GAMMA * SHARED
@@ -319,11 +322,11 @@ def imputation_error(model: PCPCA, gaps: Any, truth: Any) -> float:
 def missing(report: Report) -> None:
     """Fig. 13 (Sec. 7.3.1): simulated data with a share p of all values removed.
 
-    Foreground and background come from separate PPCA models with D = 10, d = 2, n = m = 100 and
-    unit noise. Values are means over 8 datasets. The paper does not give gamma; here half of
-    `gamma_max_` and "auto" are used. PCPCA is compared with PPCA of both datasets pooled, as in the
-    paper, and with PPCA of the foreground alone. Log-densities are means over 1000 complete
-    foreground rows that were not used in the fit.
+    Foreground and background come from separate PPCA models of 10 features with two components and
+    unit noise. Each has 100 rows. Values are means over 8 datasets. The paper does not give gamma;
+    here half of `gamma_max_` and "auto" are used. PCPCA is compared with PPCA of both datasets
+    pooled, as in the paper, and with PPCA of the foreground alone. Log-densities are means over
+    1000 complete foreground rows that were not used in the fit.
     """
     table = []
     print("log-density; error of imputation: " + ", ".join(NAMES))
@@ -365,10 +368,11 @@ def mice_with_gaps(report: Report) -> None:
     """Figs. 13 and 14 (Sec. 7.3.2): the paper's mice with 20, 60 and 90% of the values removed.
 
     There are five random masks of each share. Each dataset is standardised by its observed values,
-    and d = 2. Two values of gamma' are used: 0.2 as in the paper, and half of the gamma_max_ of the
-    rows without gaps. Silhouettes are computed from the unscaled posterior means of all 270
-    foreground rows. For the paper's form these are the posterior means given the rows before values
-    were removed. For the other forms they are the posterior means given the remaining values.
+    and two components are fitted. Three values of gamma' are used: 0.2 as in the paper, half of the
+    gamma_max_ of the rows without gaps, and the automatic value. Silhouettes are computed from the
+    unscaled posterior means of all 270 foreground rows. At gamma' = 0.2 they are computed from the
+    rows before values were removed, as in the paper. At the other two values they are computed from
+    the remaining values.
     """
     raw = load_mouse_protein(raw=True)
     levels, behind, labels = raw.foreground, raw.background, raw.labels

@@ -240,7 +240,7 @@ def knock_outs(data: Path, targets: list[str] = ACTIVE) -> LabelledDataset:
     untargeted = target == "non-targeting"
     values = centred(values, replicate, untargeted)
     chosen = np.isin(target, targets)
-    order = {}
+    order = {}  # place of each guide among the guides of its gene, which is the fold of its cells
     for name in targets:
         order |= {each: i for i, each in enumerate(np.unique(guide[target == name]))}
     return LabelledDataset(

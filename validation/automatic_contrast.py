@@ -34,7 +34,10 @@ def main(report: Report) -> None:
                 auto, pca, *rest = (silhouette(s, data.labels, scaled=scaled) for s in scores)
                 best = max(pca, *rest)
                 axes = "scaled" if scaled else "unscaled"
-                print(f"{name}, {method}, {axes}: {auto:.3f} of {best:.3f} (PCA {pca:.2f})")
+                print(
+                    f"{name}, {method}, {axes}: silhouette {auto:.3f}, "
+                    f"best of the grid {best:.3f}, PCA {pca:.2f}"
+                )
                 report.measured("  share of the grid's best", auto / best, least=BOUND)
 
 

@@ -42,7 +42,7 @@ from tests.core.images.pictures import (
 from validation.structured_background import lowest_square, simple_filters
 
 SIDE, BOX = 192, 84
-FLAT = 0.03  # share of the image's variance above which the flattest rectangle has signal
+FLAT = 0.03  # share of the image's variance above which the flattest rectangle shows signal
 ADDED = PATTERNS | {"scan lines": scan_lines, "curtains": curtains, "haze": haze}
 KINDS = (*ADDED, "illumination", "white", "poisson")
 PHOTOGRAPHS = ("camera", "coins", "moon", "cell")  # the other images have a dark ground

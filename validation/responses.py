@@ -161,7 +161,7 @@ def left_out_guides(adata: ad.AnnData) -> dict[str, FloatArray]:
 
 
 def screen(report: Report) -> None:
-    """Measure areas for guides of the CRISPR screen that were left out, and find the responses."""
+    """Measure AUCs on guides that were left out, and check which targets are found to respond."""
     adata = ad.read_h5ad(larger_data() / "crispr" / "papalexi_2replicates.h5ad")
     adata = adata[adata.obs["guide_share"] > 0.8].copy()
     total = float(np.median(np.asarray(adata.X.sum(axis=1))))
@@ -243,7 +243,7 @@ def simulated_screen(seed: int, share: float, effect: float) -> tuple[FloatArray
 
 
 def mixscape(report: Report) -> None:
-    """Compare the areas of `condition_shift` with the areas of Mixscape on simulated screens."""
+    """Compare the AUCs of `condition_shift` with the AUCs of Mixscape on simulated screens."""
     settings = [(share, effect) for share in (0.3, 0.6, 0.9) for effect in (1, 2, 4)]
     sets = {
         (i, draw): simulated_screen(1000 * draw + i, *setting)
@@ -258,9 +258,10 @@ def mixscape(report: Report) -> None:
         for draw in range(N_SETS):
             values, true = sets[i, draw]
             x, y = values[600:], values[:600]
-            # The controls `new` did not respond. `called` gets two shares of them that are called
-            # by mistake: with the direction and lowest called score of the treated cells, and when
-            # `new` takes the place of the treated cells. Both fits use the controls `kept`.
+            # The controls `new` did not respond. Two shares of them that are called by mistake are
+            # measured. Both fits use the controls `kept` as the background. In the first fit, `new`
+            # takes the place of the treated cells. The second fit finds the direction and the
+            # lowest called score of the treated cells, and both are applied to `new`.
             kept, new = y[:400], y[400:]
             shift = condition_shift(x, background=y, n_resamples=0, random_state=0)
             own = roc_auc_score(true, np.r_[shift.background_scores, shift.foreground_scores])
@@ -286,7 +287,7 @@ def mixscape(report: Report) -> None:
     share = float(np.mean(called))
     report.measured("share of left-out control cells that are called", share, most=0.06)
     if scores:
-        report.measured("smallest mean difference to Mixscape", min(differences), least=0.0)
+        report.measured("smallest mean lead over Mixscape", min(differences), least=0.0)
     else:
         print("  Mixscape was not run: PERTPY names no Python with pertpy")
 

@@ -32,7 +32,9 @@ from contrast_core.datasets import make_four_groups
 FloatArray = NDArray[np.float64]
 SETS = int(os.environ.get("SETS", "1000"))
 HIGHEST = highest_level(SETS)
-FINDING = 1.5  # a relative ratio of at least this size counts as a finding
+# The relative ratio is the cross-fitted ratio divided by the ratio of the total variances. From
+# this value on it counts as a finding.
+FINDING = 1.5
 
 
 def noise(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> tuple[Any, Any]:
@@ -116,6 +118,7 @@ DESIGNS = [
     for donors, paired in (((4, 4), False), ((3, 9), False), ((6, 6), True))
     for cells in ((40, 40), (160, 40), (40, 160))
 ]
+# For each pair of numbers of donors: the shift of the treated cells, and the least power.
 POWER = {(4, 4): (6.0, 0.85), (3, 9): (6.0, 0.85), (6, 6): (2.0, 0.9)}
 
 
@@ -148,8 +151,9 @@ def units(report: Report) -> None:
 def shifts(report: Report) -> None:
     """Measure level and power of `condition_shift`, and the coverage of its interval.
 
-    There are 30 rows of 30 features for each donor, or 300 + 300 rows without donors. Donors differ
-    by 0.4 standard deviations of their rows, and the condition moves one feature.
+    There are 30 rows of 30 features for each donor and condition, or 300 + 300 rows without donors.
+    The means of donors have 0.4 times the standard deviation of the rows of a donor, and the
+    condition moves one feature.
     """
 
     def tested(design: DonorDesign, shift: float) -> tuple[float, float]:
@@ -195,8 +199,8 @@ def ratios(report: Report) -> None:
     Data without an effect are two halves of a background. Along a direction with the variance s
     their expected relative ratio is ``s / (s + ridge)``, where the ridge is a quarter of the mean
     variance. This is 0.8 if all directions have the same variance, above 0.5 if s exceeds the
-    ridge, and always below 1. The upper bound is 1.1, because the standard error is 0.1 for the
-    smallest data (halves of 100 rows).
+    ridge, and always below 1. The upper bound is 1.1, because for the smallest data (halves of 100
+    rows) the ratio can exceed 1 by its standard error of 0.1.
     """
     options = {"n_splits": 2, "random_state": 0}
     for name, task in {**tasks(), "four groups": make_four_groups()}.items():

@@ -47,7 +47,7 @@ def main(report: Report) -> None:
     report.measured("draws in which dense cPCA finds fewer", fewer, least=N_ENOUGH)
     report.measured("draws in which 15 features each find 28 of 30", enough, least=N_ENOUGH)
     right = ((chosen >= 25) & (others <= 15)).sum()
-    what = "draws, cross-validated: at least 25 and 15 others"
+    what = "cross-validated: >= 25 of 30, <= 15 others"
     report.row(what, N_ENOUGH, right, right >= N_ENOUGH, short=SHORT)
 
 

@@ -2,12 +2,12 @@
 
     CONTRAST_DATA=... python -m validation.structured_background [milled] [strong_lines]
 
-The studies need CONTRAST_DATA. Filters from scikit-image with PyWavelets, bm3d, pystripe, pyvsnr
-and destripe are left out if these packages are not installed, and a line says so. pystripe 1.3.1
-requires old versions of NumPy and SciPy, but it runs with current ones (`pip install --no-deps
-pystripe`, then `pip install dcimg imageio tifffile PyWavelets`). Errors are squared errors after
-the best affine fit, divided by the error of the noisy image. The settings of every filter are
-chosen with the clean image.
+The studies need CONTRAST_DATA. Some of the filters are from scikit-image (with PyWavelets), bm3d,
+pystripe, pyvsnr and destripe. They are left out if these packages are not installed, and a line
+says so. pystripe 1.3.1 requires old versions of NumPy and SciPy, but it runs with current ones
+(`pip install --no-deps pystripe`, then `pip install dcimg imageio tifffile PyWavelets`). Errors are
+squared errors after the best affine fit, divided by the error of the noisy image. The settings of
+every filter are chosen with the clean image.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def emptiest(clean: Any) -> Any:
 
 
 def without_stripes(image: Any, axis: int, width: float, kept: int) -> Any:
-    """Damp the frequencies of lines along an axis, but not the `kept` lowest frequencies."""
+    """Damp the frequencies of lines along an axis, but not the `kept` lowest frequencies.
+
+    `width` is the standard deviation of the damped band of frequencies.
+    """
     down, across = (np.fft.fftfreq(n, 1 / n) for n in image.shape)
     grid = np.meshgrid(down, across, indexing="ij")
     along, over = grid if axis == 0 else grid[::-1]

@@ -74,9 +74,9 @@ WITHIN = ("PCA", "cPCA", "cPCA*")  # methods that are also fitted to data centre
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "track_record.md"
 ADVISED = {"PCA": "PCA", "cPCA": "cPCA", "cPCA*": "cPCA*", "whitening": "whitening 0.1"}
-N_DEALS = 20
+N_DEALS = 20  # number of random draws of each kind of dataset without an effect
 MOST_FOLDS = 9
-CLOSE = 0.02
+CLOSE = 0.02  # largest distance from the best method's figure at which advice counts as good
 
 Scores = dict[str, dict[int, Any]]  # method -> number of components -> score of each unit
 Fit = Callable[[int], Any]  # maps a number of components to an object with `transform`
