@@ -22,7 +22,8 @@ def trace_ratio_alpha(
         \frac{\operatorname{tr} V^\top C_X V}{\operatorname{tr} V^\top C_Y V + k\tau},
         \qquad \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
 
-    over orthonormal V (n_features, k). The maximum is attained by the top-k eigenvectors of
+    over V (n_features, k) with orthonormal columns, where :math:`C_X` and :math:`C_Y` are the
+    covariances of foreground and background. The maximum is attained by the top-k eigenvectors of
     :math:`C_X - \alpha C_Y`. D' is the number of features that vary in at least one of the
     datasets. Without the ridge tau (see `background_ridge`), directions in which the background
     happens not to vary would always have the largest ratio.

@@ -35,9 +35,10 @@ def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> No
 
     The noise variance is estimated as the median eigenvalue divided by the median of the law. The
     size of a signal has no influence on the median. Eigenvalues above the edge are then removed,
-    and the variance is estimated again from the others. For this, the dimension and the degrees of
-    freedom are reduced by the number of removed eigenvalues. This is repeated until no further
-    eigenvalue exceeds the edge. If D > n, both medians are taken over nonzero eigenvalues.
+    and the variance is estimated again from the others. For this, the number of features D and the
+    degrees of freedom n - 1 are reduced by the number of removed eigenvalues. This is repeated
+    until no further eigenvalue exceeds the edge. If D > n, both medians are taken over nonzero
+    eigenvalues.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ def noise_bulk(eigenvalues: FloatArray, n_features: int, n_samples: float) -> No
         raise ValueError("the data are constant: no eigenvalue of their covariance is positive.")
     degrees = n_samples - 1
     # If the rank is below both the number of features and the degrees of freedom, some features are
-    # exactly collinear, and the rank is the dimension.
+    # exactly collinear, and the rank replaces the number of features.
     dimension = rank if rank < min(n_features, degrees) else n_features
     # Number of eigenvalues that follow the Marchenko-Pastur law. The others are exactly zero.
     in_law = max(1, min(rank, int(degrees)))

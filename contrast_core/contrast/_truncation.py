@@ -132,8 +132,8 @@ def _eigenpairs_by_products(
         raise NotConvergedError("the truncation keeps more eigenpairs than the search has found.")
     if result.pairs is None:
         raise NotConvergedError(
-            f"the search took {plan.max_products} products without finding the eigenpairs that "
-            "are kept, because the next eigenvalues are close to them."
+            f"the search took {plan.max_products} products of the covariance with a vector and did "
+            "not find the eigenpairs to keep, because the next eigenvalues are close to theirs."
         )
     pairs = result.pairs.eigenpairs()
     _check_rank(least, numerical_rank(pairs.values), f"{option}={least}", moments)

@@ -121,18 +121,19 @@ def search_components(
 def proved_components(
     matrices: tuple[FloatArray, ...], k: int, budget: float, *, ridge: float | None = None
 ) -> Components:
-    """Return the leading eigenpairs of a matrix or a contrast, proved by inertia.
+    """Return the leading eigenpairs of a matrix or a contrast, with a proof.
 
     LAPACK reduces the whole matrix to tridiagonal form, at a cost of 4/3 D^3 operations, even if
     only a few eigenpairs are wanted. If eigenvalues k and k + 1 are well separated, this search
     takes less time. It may miss an eigenvector that is orthogonal to its random start, or an
-    eigenvector of a multiple eigenvalue, so every result is proved. The proof takes one or two
-    Cholesky factorisations at a cost of D^3/3 each.
+    eigenvector of a multiple eigenvalue, so every result is proved. The proof counts the
+    eigenvalues above a bound. It takes one or two Cholesky factorisations at a cost of D^3/3 each.
 
     The search starts with the diagonal as its preconditioner, which helps if the features have
     different scales. Once the diagonal no longer helps, a Cholesky factor of ``sigma I - C`` in
-    single precision is used too, with a shift sigma near the k-th eigenvalue. The diagonal is still
-    needed for eigenvectors whose eigenvalues lie far above this shift.
+    single precision is used too, where C is the matrix or the contrast, and the shift sigma is near
+    its k-th eigenvalue. The diagonal is still needed for eigenvectors whose eigenvalues lie far
+    above this shift.
 
     Parameters
     ----------

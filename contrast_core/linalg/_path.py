@@ -112,7 +112,7 @@ class _ProvedPath:
         self.pairs = self._candidates(alphas, budget)
         self.alphas = alphas[: len(self.pairs)]
         self.beta = np.full(len(self.pairs), np.inf)  # upper bounds of the (k+1)-th eigenvalues
-        self.tried = np.zeros(len(self.pairs), dtype=bool)  # whether inertia was tried
+        self.tried = np.zeros(len(self.pairs), dtype=bool)  # where `bound_by_inertia` was called
         if self.pairs:
             self._prove(0, len(self.pairs) - 1)
         self.proved = {i: p for i, p in enumerate(self.pairs) if self._is_proved(i, self.beta[i])}
@@ -130,8 +130,8 @@ class _ProvedPath:
         def tolerance(ritz: Ritz, gap: float) -> float:
             return 0.2 * allowed_sine(self._norm(ritz.alpha), gap)
 
-        # The first Cholesky preconditioner is built with the Ritz vectors at the first contrast, so
-        # a few steps with the diagonal preconditioner find rough Ritz vectors before.
+        # The first Cholesky preconditioner is built from the Ritz vectors at the first contrast.
+        # Rough Ritz vectors suffice, and a few steps with the diagonal preconditioner find them.
         stage = by_diagonal(pencil.diagonals, 4)
         search(space, lambda: alphas[:1], self.k, [stage], tolerance, 2 * budget)
         candidates: list[RitzPairs] = []

@@ -30,7 +30,7 @@ class PivotedFactor(NamedTuple):
         that linear systems can be solved with the whole matrix. Entries below the diagonal have no
         meaning.
     order : ndarray of shape (n,)
-        Indices of the rows, beginning with those that span the basis.
+        Indices of the rows, beginning with the rows that make the basis.
     rank : int
         Dimension of the span.
     """
@@ -41,7 +41,7 @@ class PivotedFactor(NamedTuple):
 
     @property
     def pivots(self) -> NDArray[np.intp]:
-        """Indices of the rows that span the basis, in the order they were taken, (rank,)."""
+        """Indices of the rows that make the basis, in the order they were taken, (rank,)."""
         return self.order[: self.rank]
 
     def coordinates(self) -> FloatArray:

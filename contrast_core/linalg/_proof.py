@@ -7,12 +7,12 @@ the search has missed does not change the residuals.
 
 If the (k+1)-th eigenvalue is at most beta, and beta is below theta_k, then the sine of the largest
 angle to the leading subspace is at most ``sqrt(sum_i (|r_i| / (theta_i - beta))^2)``. This follows
-if the residual equation is projected on the other eigenvectors, column by column, as in the theorem
-of Davis and Kahan. The bound beta comes from inertia, which is the number of positive and negative
-eigenvalues. Let V have k columns and S be a positive diagonal matrix. If ``sigma I - C + V S V^T``
-has a Cholesky factor, it is positive definite, and then at most k eigenvalues of C exceed sigma. A
-result counts as proved if the bound of the sine is at most 1e-8, or at most the effect of rounding
-if that is larger (`allowed_sine`).
+if each equation ``C v_i - theta_i v_i = r_i`` is projected on the eigenvectors that are not among
+the k leading ones, as in the theorem of Davis and Kahan. The bound beta comes from inertia, which
+is the number of positive and negative eigenvalues. Let V have k columns and S be a positive
+diagonal matrix. If ``sigma I - C + V S V^T`` has a Cholesky factor, it is positive definite, and
+then at most k eigenvalues of C exceed sigma. A result counts as proved if the bound of the sine is
+at most 1e-8, or at most the effect of rounding if that is larger (`allowed_sine`).
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class _Matrix(NamedTuple):
 
 
 class _Support:
-    """Features whose coefficients in an elastic net are not zero, and the signs of these.
+    """Features whose coefficients in an elastic net are not zero, and the coefficients' signs.
 
     Given the features and the signs, the coefficients solve a linear system.
     """
@@ -148,7 +148,7 @@ class _Support:
         )
 
     def values(self, right: FloatArray) -> FloatArray:
-        """Solve ``(C + ridge I) b = right`` for the features of the support only, (size,)."""
+        """Solve ``(C + ridge I) b = right`` for the features of the support, in their order."""
         if self.has_few_features:
             return np.asarray(scipy.linalg.cho_solve(self.factor, right, check_finite=False))
         inner = scipy.linalg.cho_solve(self.factor, self.root @ right, check_finite=False)

@@ -2,16 +2,17 @@
 
 Problem: separate the variation within groups from the differences between their means, as in the
 multivariate analysis of variance (Mardia, Kent and Bibby, Multivariate Analysis, 1979).
-Let group g have n_g rows with mean m_g, and let m be the mean of all n rows. By the law of total
-covariance, the covariance of all rows is the sum of a part within and a part between groups:
+Let group g have n_g rows with mean m_g, and let m be the mean of all n rows. Let g(i) be the group
+of row x_i. By the law of total covariance, the covariance of all rows is the sum of a part within
+and a part between groups:
 
     C = W + B,   W = 1/n sum_i (x_i - m_g(i)) (x_i - m_g(i))^T,
                  B = sum_g n_g/n (m_g - m) (m_g - m)^T.
 
 W is computed from rows that are centred by the mean of their group, so it loses no digits if groups
 lie far apart. Because W is divided by n, its expectation for G groups is (1 - G/n) times the
-covariance within groups. If the rows have weights w_i, and w_g is the sum of the weights in group
-g, then this factor is 1 - 1/n sum_g sum_{i in g} w_i^2 / w_g.
+covariance within groups in the population. If the rows have weights w_i, and w_g is the sum of the
+weights in group g, then this factor is 1 - 1/n sum_g sum_{i in g} w_i^2 / w_g.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Problem: every linear method here depends on the data only through a mean and a covariance, but a
 matrix of features x features is not always the cheapest form of a covariance. There are three
-forms, and the plan (`contrast_core.solve`) chooses among them by their cost.
+forms, and `contrast_core.solve` chooses among them by their cost.
 
 - "dense": a matrix of features x features. It is used if there are no more features than rows.
 - "span": a matrix in an orthonormal basis of the rows' span. It is used if there are more features
@@ -11,7 +11,8 @@ forms, and the plan (`contrast_core.solve`) chooses among them by their cost.
 - "products": the rows themselves. The covariance is never formed, but only multiplied with a few
   columns. This is enough for an iteration that finds leading eigenvectors.
 
-A solver works in the coordinates of the moments and maps its result back by `Moments.lift`.
+The coordinates of moments are the features or, in the form "span", the coordinates in the basis. A
+solver works in these coordinates, and `Moments.lift` maps its result back to the features.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class Moments(abc.ABC):
         return components
 
     def complement(self, count: int) -> FloatArray:
-        """Return orthonormal directions in feature space along which no row varies, (count, D)."""
+        """Return orthonormal directions in feature space along which nothing varies, (count, D)."""
         raise TypeError(
             f"{type(self).__name__} has no complement, because its coordinates are all features."
         )

@@ -246,7 +246,7 @@ class PairMoments:
         Returns
         -------
         Moments
-            Their number of samples is ``2 * n_pairs``, or `n_pairs` if not exchangeable.
+            Their `n_samples` is ``2 * n_pairs``, or `n_pairs` if `exchangeable` is false.
         """
         if exchangeable and self._both is not None:
             return self._both
@@ -305,7 +305,7 @@ class PairRows(Rows):
         self.is_sparse = x.is_sparse and p.is_sparse
 
     def read(self, start: int, stop: int, *, dense: bool = False, check: bool = True) -> Any:
-        """Return the pairs `start` to `stop`."""
+        """Return the means or half differences of the pairs `start` to `stop`."""
         dense = dense or not self.is_sparse
         blocks = (rows.read(start, stop, dense=dense, check=check) for rows in self._source)
         return self._join(*blocks)

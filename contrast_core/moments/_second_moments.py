@@ -54,8 +54,8 @@ class SecondMoments(Moments):
     .. math:: C = \frac1n \sum_i (x_i - \bar x)(x_i - \bar x)^\top
 
     These are sufficient statistics for the linear contrastive methods. Read the data once, and then
-    fit at any contrast and with any number of components. Moments can be pickled, and the moments
-    of parts of a dataset can be merged into the moments of the whole.
+    fit with any contrast strength and any number of components. Moments can be pickled, and the
+    moments of parts of a dataset can be merged into the moments of the whole.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class SecondMoments(Moments):
 
     @property
     def between(self) -> SecondMoments:
-        """Moments of the variation between the means of groups; their rank is at most G - 1."""
+        """Moments of the variation between the means of G groups, of rank G - 1 at most."""
         self._check_grouped("between")
         covariance = between_groups(self.group_weights, self.group_means)  # type: ignore[arg-type]
         return SecondMoments._unchecked(self.n_samples, self.mean, covariance, self.feature_names)
@@ -269,13 +269,14 @@ class SecondMoments(Moments):
         precision: Precision = "double",
         device: object = None,
     ) -> list[SecondMoments]:
-        """Return the moments of several selections of rows; each dataset is read in one pass.
+        """Return the moments of several selections of rows, read in one pass if possible.
 
         Parameters
         ----------
         parts : sequence of contrast_core.rows.Rows
-            Selections such as ``whole.take(...)``. Rows that belong to several selections are read
-            only once.
+            Selections such as ``whole.take(...)``. If all of them select rows of one dataset and no
+            device is used, each row is read only once. Otherwise, one selection is read after the
+            other.
         precision, device
             As for `from_data`.
 
@@ -413,7 +414,9 @@ def grouped_moments(
         W = \frac1n \sum_i (x_i - m_{g(i)})(x_i - m_{g(i)})^\top, \qquad
         B = \sum_g \frac{n_g}{n} (m_g - m)(m_g - m)^\top
 
-    `SecondMoments.from_data` computes the same moments from data with ``groups=``.
+    Here :math:`m_g` is the mean of the :math:`n_g` rows of group g, g(i) is the group of row i, and
+    m is the mean of all n rows. `SecondMoments.from_data` computes the same moments from data with
+    ``groups=``.
 
     Parameters
     ----------

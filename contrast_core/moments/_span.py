@@ -159,7 +159,7 @@ class SpanMoments(Moments):
         return self.space.coordinates_of(components)
 
     def complement(self, count: int) -> FloatArray:
-        """Return orthonormal directions in feature space, (count, D), along which no row varies."""
+        """Return orthonormal directions in feature space along which nothing varies, (count, D)."""
         return fix_signs(self.space.complement(count))
 
     def shares_coordinates(self, other: Moments) -> bool:

@@ -27,8 +27,8 @@ def warn_of_units(variances: FloatArray, background_variances: FloatArray, most:
     variances, background_variances : ndarray of shape (n_features,)
         Variance of each feature in foreground and background.
     most : int
-        A few features are a tenth of the features that vary, but at least one feature and at most
-        this number of features.
+        "A few features" means a tenth of the features that vary, but at least one feature and at
+        most this number of features.
     """
     n_varying = int(((variances > 0) | (background_variances > 0)).sum())
     if n_varying < _FEWEST_FEATURES:

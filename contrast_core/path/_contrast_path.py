@@ -49,8 +49,8 @@ class ContrastPath(ShortRepr):
         Variances along each component. The variances of the first component trace the Pareto front
         of high foreground and low background variance (Abid et al. 2018, Thm 1).
     affinity : ndarray of shape (A, A)
-        Affinities between the subspaces: products of the cosines of their principal angles. For
-        more than ten components, the k-th root of the product.
+        Affinities between the subspaces: products of the cosines of their principal angles, or
+        the k-th root of this product if there are more than ten components.
     labels : ndarray of shape (A,)
         Cluster of each contrast.
     representatives : ndarray of shape (p,)

@@ -31,6 +31,7 @@ class Ascent(NamedTuple):
     """Result of an ascent.
 
     point : ndarray of shape (p,)
+        The last accepted point.
     values : ndarray of shape (number of points,)
         The objective at each accepted point; it does not fall by more than rounding.
     converged : bool

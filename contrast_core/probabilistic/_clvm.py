@@ -70,16 +70,18 @@ class CLVM(LatentModel):
     Parameters
     ----------
     n_salient : int, default=2
-        Number of salient latent dimensions, t, at least 0. The sum k + t must be at least 1 and
+        Number of salient latent dimensions, at least 0. Below, t stands for this number in shapes
+        and sums, and for the salient variables elsewhere. The sum k + t must be at least 1 and
         below the number of features that vary, to leave one direction for the noise.
     n_shared : int, default=2
         Number of shared latent dimensions, k, at least 0.
     noise : "normal" or "counts", default="normal"
         Distribution of the values. "counts" needs ``inference="vi"`` and models raw counts as
         negative binomial, with mean :math:`\ell_i \exp(\mu_j + s_j^\top z_i + w_j^\top t_i)`, where
-        :math:`\ell_i` is the row's total, and with one dispersion for each feature. The loadings
-        then describe logarithms of rates. Only differences of loadings between features have a
-        meaning, because a factor common to all features is part of the total.
+        :math:`\ell_i` is the row's total, and :math:`s_j` and :math:`w_j` are the rows of S and W.
+        Each feature has its own dispersion. The loadings then describe logarithms of rates. Only
+        differences of loadings between features have a meaning, because a factor common to all
+        features is part of the total.
     sparsity : "auto", "horseshoe" or float above 0, optional
         How to select the features that have salient loadings. By default all features have salient
         loadings.
@@ -125,12 +127,13 @@ class CLVM(LatentModel):
             With a number or "auto" for `sparsity`, the penalty then applies to the joint length of
             all rows of W in a group, so that the features of a group are selected together.
         ``"horseshoe_scale"`` (1)
-            :math:`b_g` of the global scale, :math:`\tau \sim C^+(0, b_g)`.
+            :math:`b_g` of the half-Cauchy prior of the global scale,
+            :math:`\tau \sim C^+(0, b_g)`.
         ``"horseshoe_threshold"``, ``"horseshoe_probability"`` (0.5)
             The threshold :math:`\delta` and the probability :math:`p_0`. A feature is dropped if
             :math:`\rho_i^2 \tau^2` is below :math:`\delta` with a probability above :math:`p_0`.
-            The default threshold is the larger of 0.01 and :math:`8 \sigma^2 / n`, in units of the
-            features' mean variance.
+            The default threshold is the larger of 0.01 and :math:`8 \sigma^2 / n` for n foreground
+            rows, in units of the features' mean variance.
         ``"ard_shape"``, ``"ard_rate"`` (0.001 each)
             :math:`a_0` and :math:`b_0` of the inverse gamma prior of the variance of each shared
             column, with `ard`; :math:`b_0` is in units of the noise variance.
@@ -197,9 +200,9 @@ class CLVM(LatentModel):
         Distribution of the values in the fit; "normal" without `robust`.
     log_likelihoods_ : ndarray of shape (number of accepted steps,)
         Log-likelihood (natural logarithm) of all rows of both datasets at the start and after each
-        step. Features that do not vary are left out. It does not fall, except by rounding errors,
-        which grow with the ratio of the largest variance to the noise variance. With
-        ``robust="entries"`` it is the variational lower bound. Not set with "vi".
+        step. Features that do not vary are left out. The log-likelihood does not fall, except by
+        rounding errors, which grow with the ratio of the largest variance to the noise variance.
+        With ``robust="entries"`` it is the variational lower bound. Not set with "vi".
     elbo_ : ndarray of shape (number of passes + 2,)
         With "vi" only: the variational lower bound of the log-likelihood at the start, after each
         pass and at the end. The fit ends with the parameters of the highest bound.
@@ -261,7 +264,7 @@ class CLVM(LatentModel):
     mean. Without shared variables W spans the subspace that probabilistic PCA of the foreground
     finds, but the noise is estimated from both datasets:
     :math:`\sigma^2 = (n \sum_{i>t} \lambda_i(C_X) + m \operatorname{tr} C_Y) /
-    (n(D - t) + mD)`.
+    (n(D - t) + mD)` for n foreground and m background rows.
 
     The noise has the same variance in every feature. If the units of the features are arbitrary,
     standardise each dataset on its own first. If k is too small, the background variation beyond k

@@ -1,8 +1,8 @@
-"""Components at the automatic contrast, which is the largest trace ratio of k directions.
+"""Components at the automatic contrast strength, the largest trace ratio of k directions.
 
 Problem: maximise the trace ratio, the foreground variance in a subspace divided by its background
 variance, over all subspaces of k dimensions. Newton's iteration solves a sequence of ordinary
-eigenproblems. Each step takes the trace ratio of the previous subspace as its contrast. The
+eigenproblems. Each step takes the trace ratio of the previous subspace as its alpha. The
 iteration converges quadratically and from below to the global maximum (Ngo, Bellalij and Saad, SIAM
 Review 54:545, 2012).
 """
@@ -114,7 +114,7 @@ def _by_products(
         return alpha, found
     if plan.fallback is not None:
         raise NotConvergedError(
-            f"the search for the contrast of {k} components took more than {plan.max_products} "
-            "products."
+            f"the search for alpha and {k} components did not converge within "
+            f"{plan.max_products} products of both covariances with a vector."
         )
     return alpha, None

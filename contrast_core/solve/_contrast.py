@@ -275,8 +275,9 @@ def _searched(
         raise NotConvergedError(f"alpha={alpha:.6g}: {error} {_ADVICE}") from error
     if pairs is None:
         raise NotConvergedError(
-            f"alpha={alpha:.6g}: the search used {budget} products without reaching the required "
-            f"accuracy, because eigenvalues {k} and {k + 1} are close. {_ADVICE}"
+            f"alpha={alpha:.6g}: the search used {budget} products of the contrast with a vector "
+            f"and did not reach the required accuracy, because eigenvalues {k} and {k + 1} are "
+            f"close. {_ADVICE}"
         )
     return pairs.eigenpairs()
 

@@ -50,7 +50,7 @@ def contrast_moments(
     one_scale: bool = False,
     optional: bool = False,
 ) -> tuple[Moments, Moments, Plan]:
-    """Return moments of foreground and background that fit together, and a plan for them.
+    """Return moments of both datasets in the same coordinates, and the plan for solving them.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def _task(parts: Sequence[Rows], k: int, **options: Any) -> ProblemSize:
 
 
 def contrast_rows(X: MatrixLike | Rows, background: MatrixLike | Rows) -> tuple[Rows, Rows]:
-    """Return rows of foreground and background that fit together, without reading them.
+    """Return rows of foreground and background with the same features, without reading them.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def design_rows(
     missing: bool = False,
     optional: bool = False,
 ) -> tuple[Rows, ...]:
-    """Return rows of foreground and backgrounds that fit together, with labels and weights.
+    """Return rows of foreground and backgrounds with the same features, labelled and weighted.
 
     The rows are not read yet. If values may be `missing`, NaN is accepted.
     """

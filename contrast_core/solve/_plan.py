@@ -9,7 +9,7 @@ Costs are counted in columns: one column is the time of one product of the data 
 covariance of dense rows costs half as many columns as there are features. The covariance of sparse
 rows costs a few columns for each stored entry of a row. If a plan iterates although a matrix would
 be possible, the iteration may multiply about as many columns as the matrix costs. If it has not
-converged by then, the matrix is formed. A wrong guess therefore about doubles the time at most.
+converged by then, the matrix is formed. A wrong guess therefore doubles the time at most, roughly.
 
 All thresholds are in `Limits`, with their reasons.
 """
@@ -197,7 +197,7 @@ def make_plan(task: ProblemSize, limits: Limits = LIMITS) -> Plan:
 
 def _form_of(task: ProblemSize, limits: Limits) -> tuple[Form, str]:
     if task.given is not None and (task.products or task.given != "products"):
-        return task.given, "its moments are given"
+        return task.given, "moments were given instead of data"
     if task.form is not None:
         return task.form, f"solver={NAMES[task.form]!r} was asked for"
     if task.products and task.size > limits.matrix:

@@ -3,10 +3,10 @@
 Problem: solve the generalised eigenproblem ``C_X v = lambda B v`` with
 ``B = (1 - beta) I + beta C_Y``; `contrast_core.linalg` does this. A direction in which nothing
 varies has the ratio zero, but so has every direction in which only the background varies. To keep
-them apart, directions in which nothing varies are left out (`Frame`) and returned last. If B is
-singular in the remaining directions, an error is raised. If a condition limit is given, directions
-in which both datasets together vary too little are left out too, and B may be singular: ratios are
-then infinite where only the foreground varies.
+them apart, directions in which nothing varies are left out of the eigenproblem (`Frame`) and
+returned after all others. If B is singular in the remaining directions, an error is raised. If a
+condition limit is given, directions in which both datasets together vary too little are left out
+too, and B may be singular: ratios are then infinite where only the foreground varies.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def solve_ratios(
     else:
         solved = _in_frame(frame, weights, k)
         # No eigenvalue is negative, so all eigenvalues beyond the foreground's rank are zero, and
-        # so are the eigenvalues of directions in which nothing varies.
+        # so are the eigenvalues of directions in which nothing varies. If one of the k eigenvalues
+        # is zero, the directions without variance are therefore left out.
         if k > frame.size or any(
             may_be_null(pairs.values, float(pairs.values.max(initial=0.0)), frame.size)
             for pairs in solved

@@ -189,7 +189,7 @@ def test_tall_sparse_data_are_only_multiplied_with_vectors() -> None:
     assert solution.solver == "search"
     assert found == pytest.approx(plain.alpha_, rel=1e-10)
     assert subspace_error(solution.components, plain.components_) < 1e-8
-    with pytest.raises(NotConvergedError, match="the search for the contrast of 2 components"):
+    with pytest.raises(NotConvergedError, match="the search for alpha and 2 components"):
         none = replace(LIMITS, columns_each=0)
         automatic_contrast(*moments, 2, plan_in("products", none, automatic=True))
     # This plan allows so few products that the search fails. Newton's method then takes over.
