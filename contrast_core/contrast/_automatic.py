@@ -1,4 +1,4 @@
-"""The default contrast, chosen without labels."""
+"""The default contrast strengths, chosen without labels."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def automatic_contrast(
 def background_ridge(
     foreground: Moments, background: Moments, n_varying: int | None = None
 ) -> float:
-    r"""Return the ridge tau of the background covariance that the default contrasts share.
+    r"""Return the ridge tau that the defaults of cPCA and cPCA* add to the background covariance.
 
     .. math:: \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
 

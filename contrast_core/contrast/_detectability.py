@@ -78,7 +78,7 @@ def expected_subspace_error(
     A spike is the variance of a signal in units of the noise variance. Let :math:`\lambda` be the
     smallest spike, and let c = D / n be the aspect ratio (D / 2n with ``exchangeable=True``). Let
     :math:`\theta` be the limit of the largest principal angle between the estimated and the true
-    signal subspace, as n and D grow at this ratio. Theory predicts
+    signal subspace, as n and D grow with this ratio. Theory predicts
 
     .. math:: \sin^2\theta = \frac{c(\lambda + 1)}{\lambda(\lambda + c)}
         \quad\text{(fixed)}, \qquad \sin^2\theta = \frac{c}{\lambda + c} \quad\text{(growing)}.

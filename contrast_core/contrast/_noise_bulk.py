@@ -14,7 +14,7 @@ _CHANCE_QUANTILE = 2.02  # 99% point of the Tracy-Widom law (beta = 1)
 
 
 class NoiseBulk(NamedTuple):
-    """Noise variance, largest eigenvalue of noise alone, and number of eigenvalues above it."""
+    """Noise variance, edge of the noise (see `noise_bulk`), and number of eigenvalues above it."""
 
     variance: float
     edge: float

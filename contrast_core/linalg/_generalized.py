@@ -105,7 +105,7 @@ def pooled_eigenvalues(
 ) -> FloatArray:
     """Return all eigenvalues mu of ``C_X v = mu (C_X + B) v``, ascending.
 
-    mu is 0 if only B varies along v, and 1 if only the foreground does.
+    mu is 0 if ``v^T C_X v`` is zero, and 1 if ``v^T B v`` is zero.
     """
     pooled = foreground + ridged_background(background, weight)
     return np.asarray(scipy.linalg.eigh(foreground, pooled, eigvals_only=True, check_finite=False))

@@ -160,8 +160,8 @@ class _ProvedPath:
     def _prove(self, low: int, high: int) -> None:
         """Bound the (k+1)-th eigenvalue at contrasts `low` and `high`, and at all between them.
 
-        Inertia gives the bounds at the two ends, and the chord gives the bounds in between. If the
-        chord leaves a result unproved that inertia may prove, the interval is halved.
+        Inertia gives the bounds at the two ends, and the chord gives the bounds in between. If
+        the chord does not prove a result that inertia may prove, the interval is halved.
         """
         for end in (low, high):
             self._bound_by_inertia(end)

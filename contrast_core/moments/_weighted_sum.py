@@ -1,10 +1,10 @@
 """Weighted sums of the moments of several datasets.
 
 Problem: if the rows of several backgrounds were pooled, the differences between their means would
-count as variance. Therefore each covariance is taken about its own mean, and the covariances are
-summed. The sum has the same form as its parts ("dense", "span" or "products"), so a solver treats
-it like the moments of a single dataset. For positive pairs, the moments of the averages and of the
-differences of the pairs are summed in the same way.
+count as variance. Therefore the covariance of each background is taken about the mean of this
+background, and the covariances are summed. The sum has the same form as its parts ("dense", "span"
+or "products"), so a solver treats it like the moments of a single dataset. For positive pairs, the
+moments of the averages and of the differences of the pairs are summed in the same way.
 """
 
 from __future__ import annotations

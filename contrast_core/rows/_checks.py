@@ -127,7 +127,7 @@ def feature_names_of(X: Any, name: str) -> tuple[str, ...] | None:
         shared = ", ".join(repr(each) for each, n in Counter(names).items() if n > 1)
         raise ValueError(
             f"{name} has several columns of the same name ({shown(shared)}); each feature needs a "
-            f"name of its own, or give {name}.to_numpy()."
+            f"name of its own. Rename the columns, or give {name}.to_numpy()."
         )
     return names if names and all(isinstance(name, str) for name in names) else None
 

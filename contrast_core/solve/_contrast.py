@@ -60,8 +60,8 @@ class ContrastSolution(NamedTuple):
     components : ndarray of shape (k, n_features)
         Orthonormal rows with fixed signs. Directions in which nothing varies come last.
     coordinates : ndarray of shape (k, c)
-        The same components in c orthonormal coordinates: the coordinates of the moments, and one
-        more for each of the `n_null` components.
+        The same components in c orthonormal coordinates: the coordinates of the moments (see
+        `Moments`), and one more for each of the `n_null` components.
     foreground_variance, background_variance : ndarray of shape (k,)
         Variances along each component.
     solver : {"eigh", "search"}
