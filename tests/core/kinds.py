@@ -101,7 +101,7 @@ LAZY = [kind for kind in KINDS if kind.startswith("dask")]
 
 
 class Watched:
-    """A dataset outside memory that records which rows are read."""
+    """Dataset that is read like a file, and that records which rows are read."""
 
     def __init__(self, values: Any, chunks: tuple[int, int] | None = None) -> None:
         self.values, self.chunks = values, chunks

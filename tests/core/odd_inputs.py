@@ -40,7 +40,7 @@ def base(seed: int) -> Any:
 
 
 class Kind(NamedTuple):
-    """A kind of data that holds the base values (n, D), or invalid values made from them."""
+    """A kind of data that holds the values of `base`, or invalid values made from them."""
 
     name: str
     # make(values, folder) returns the data; folder() returns a path.
@@ -163,7 +163,7 @@ REFUSED = [
 
 
 X, Y = base(0), base(1)
-K = 2
+K = 2  # number of components
 LABELS_OF_ROWS = np.repeat(["a", "b", "c"], 8)
 
 
@@ -184,7 +184,10 @@ def projector(model: Any) -> Any:
 
 
 def fitted(model: Callable[[], Any], **fixed: Any) -> Callable[..., list[Any]]:
-    """Return a call that fits a model and returns the projector on its components."""
+    """Return a call that fits a model and returns the projector on its components.
+
+    `fixed` holds further arguments of `fit`.
+    """
 
     def call(**data: Any) -> list[Any]:
         made = model()
@@ -274,13 +277,13 @@ def subject_of_method(name: str, method: Any, *left_out: str) -> Subject:
     )
 
 
-# These functions split or resample the rows.
+# These functions permute, split or resample the rows.
 MEASURES: dict[str, Callable[..., list[Any]]] = {
     "permutation_test": permuted,
     "cross_fitted_ratio": ratio,
     "bootstrap_stability": resampled,
 }
-ONE, PAIR = ("X",), ("X", "positive")
+ONE, PAIR = ("X",), ("X", "positive")  # arguments that take data
 # A function of one dataset accepts any number of features, so "too many features" is valid.
 MANY = ("too many features",)
 SUBJECTS = [

@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal, multivariate_t
 from contrast_core import CVAE
 
 quiet = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-SD = np.array([2.0, 1.5, 1.0, 1.0, 0.7, 0.5])
+SD = np.array([2.0, 1.5, 1.0, 1.0, 0.7, 0.5])  # standard deviations of the features of `rows`
 
 
 def rows(n: int, rng: np.random.Generator, spike: float = 0.0) -> Any:
@@ -73,7 +73,11 @@ def holes(rows: Any, share: float = 0.2, seed: int = 0) -> Any:
 def generated(
     n: int, m: int, d: int, seed: int = 0, noise: float = 1.0
 ) -> tuple[Any, Any, Any, Any]:
-    """Return rows drawn from a cLVM with two shared and two salient variables, and its loadings."""
+    """Return foreground and background rows drawn from a cLVM, and its loadings.
+
+    There are n foreground rows, m background rows and d features. The cLVM has two shared and two
+    salient variables, whose loadings are S and W. `noise` is the standard deviation of the noise.
+    """
     rng = np.random.default_rng(seed)
     S, W = 2 * rng.normal(size=(d, 2)), rng.normal(size=(d, 2)) * [1.5, 1.0]
     X = rng.normal(size=(n, 2)) @ S.T + rng.normal(size=(n, 2)) @ W.T + rng.normal(size=d)
@@ -89,7 +93,10 @@ def gappy(n: int = 60, m: int = 50, d: int = 8) -> tuple[Any, Any]:
 
 
 def log_densities(rows: Any, mean: Any, covariance: Any, degrees: float = np.inf) -> Any:
-    """Return the log-density of the observed values of each row, normal or Student's t."""
+    """Return the log-density of the observed values of each row.
+
+    The density is Student's t if `degrees` is finite, and normal otherwise.
+    """
     found, observed = np.zeros(len(rows)), ~np.isnan(rows)
     for o in np.unique(observed, axis=0):
         if o.any():
@@ -104,7 +111,10 @@ def log_densities(rows: Any, mean: Any, covariance: Any, degrees: float = np.inf
 def clvm_log_likelihood(
     X: Any, Y: Any, S: Any, W: Any, noise: float, means: Any = None, degrees: float = np.inf
 ) -> float:
-    """Return the log-likelihood of cLVM (Severson et al. 2019, eq. 4), from its definition."""
+    """Return the log-likelihood of cLVM (Severson et al. 2019, eq. 4), from its definition.
+
+    S and W are the shared and the salient loadings, and `noise` is the noise variance.
+    """
     background = S @ S.T + noise * np.eye(len(S))
     means = [rows.mean(axis=0) for rows in (X, Y)] if means is None else means
     parts = zip((X, Y), means, (background + W @ W.T, background), strict=True)

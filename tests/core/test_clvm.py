@@ -23,6 +23,7 @@ from tests.core.test_contract import planted
 
 
 def fit(X: Any, Y: Any, k: int = 2, t: int = 2, **options: Any) -> CLVM:
+    """Fit a CLVM with k shared and t salient variables."""
     return CLVM(n_shared=k, n_salient=t, **options).fit(X, background=Y)
 
 
@@ -328,7 +329,7 @@ def test_scores_with_robust_entries_are_a_fixed_point_of_weights_and_means() -> 
             covariance = np.linalg.inv(np.eye(4) + (L.T * weights) @ L / noise)
             mean = covariance @ (L.T * weights) @ left / noise
             around = (left - L @ mean) ** 2 + np.einsum("dk,kl,dl->d", L, covariance, L)
-            weights = 5 / (4 + around / noise)
+            weights = 5 / (4 + around / noise)  # Student's t has 4 degrees of freedom by default
         np.testing.assert_allclose(z, mean, atol=1e-6)
     np.testing.assert_allclose(model.transform(X[7:9]), latent[7:9, 2:], atol=1e-7)
     np.testing.assert_allclose(model.transform(np.full((1, 12), np.nan)), 0)

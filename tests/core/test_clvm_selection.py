@@ -24,6 +24,7 @@ from tests.core.samples import gappy, generated, holes
 from tests.core.test_clvm import fit, likelihood_of
 from tests.core.test_contract import planted
 
+# The first 17 of the 23 channels of `make_motion_sensors` depend on the activity.
 INFORMATIVE = np.arange(23) < 17
 
 
@@ -39,11 +40,11 @@ def sensors(seed: int = 0, **options: Any) -> CLVM:
 @pytest.mark.parametrize(("k", "t"), [(0, 3), (2, 1)])
 @pytest.mark.parametrize("alike", [True, False])
 def test_the_proximal_step_minimises_its_objective(size: int, k: int, t: int, alike: bool) -> None:
-    """Check single features and groups of features.
+    """Check groups of `size` features with k shared and t salient loadings.
 
-    The objective of the loadings b of a feature is ``b A b^T / 2 - b c^T``. `second` holds the
-    matrices A, and `cross` holds the vectors c. A threshold times the norm of the salient loadings
-    of the group is added. If `alike`, all features have the same A.
+    Each feature with loadings b adds ``b A b^T / 2 - b c^T`` to the objective. `second` holds the
+    matrices A, and `cross` holds the vectors c. Each group adds its threshold times the norm of its
+    salient loadings. If `alike`, all features have the same A.
     """
     rng = np.random.default_rng(k + t)
     thresholds = np.array([1e-9, 0.01, 0.1, 0.3, 1.0, 3.0, 100.0, np.inf])
@@ -277,7 +278,10 @@ def test_the_scales_of_the_horseshoe_maximise_the_variational_bound() -> None:
 
 
 def many(seed: int, n: int, d: int, size: float) -> tuple[Any, Any]:
-    """Return rows with five shared and two salient dimensions; `size` scales the shared ones."""
+    """Return a foreground and a background with five shared dimensions, scaled by `size`.
+
+    The foreground also has two salient dimensions.
+    """
     rng = np.random.default_rng(seed)
     S, W = size * rng.normal(size=(5, d)), rng.normal(size=(2, d))
     X = rng.normal(size=(n, 5)) @ S + rng.normal(size=(n, 2)) @ W + rng.normal(size=(n, d))

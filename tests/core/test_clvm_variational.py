@@ -102,7 +102,8 @@ def test_a_fit_that_starts_elsewhere_reaches_the_maximum(
     assert best - 3.0 < vi.elbo_[-1] < best + 1e-3
     if robust != "entries":
         assert vi.elbo_[-1] == pytest.approx(total_log_density(vi, X, Y), rel=1e-9)
-    # The weights of robust="entries" have not converged, so the bound is a little smaller.
+    # The weights of robust="entries" have not converged, so the bound is a little smaller than the
+    # total log-density.
     else:
         assert 0 <= total_log_density(vi, X, Y) - vi.elbo_[-1] < 0.01 * len(X)
 
@@ -188,7 +189,7 @@ def test_posteriors_of_counts_far_from_the_model_maximise_the_bound() -> None:
 
 
 @MAY_NOT_CONVERGE
-def test_zero_counts_are_refused_and_constant_counts_are_fitted() -> None:
+def test_a_dataset_of_zeros_is_refused_and_constant_counts_are_fitted() -> None:
     X, Y, _ = rows_of_counts(120, 20)
     X[0] = 0.0
     X[:, 5] = Y[:, 5] = 0.0
@@ -302,7 +303,7 @@ def test_unsupported_options_are_refused(options: Any, given: Any, data: Any, me
     assert not hasattr(model, "components_")
 
 
-def test_moments_and_a_missing_torch_are_refused(monkeypatch: Any) -> None:
+def test_moments_and_a_missing_torch_cause_an_error(monkeypatch: Any) -> None:
     with pytest.raises(TypeError, match="moments were given"):
         fit(*(SecondMoments.from_data(rows) for rows in FEW_ROWS))
     if not torch.cuda.is_available():

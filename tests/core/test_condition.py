@@ -169,10 +169,11 @@ def test_donors_in_one_dataset_are_thinned_to_the_smaller_of_two_medians() -> No
     X, Y = rng.normal(size=(len(units), 3)), rng.normal(size=(len(others), 3))
     thinned = _balanced(two_samples(X, Y, units, others, fewest=1), rng)
     # Donors 0 to 2 are only in the foreground, and donors 4 and 5 only in the background. Their
-    # median numbers of rows are 50 and 30. Donor 3 is in both datasets, with 20 and 30 rows.
+    # median numbers of rows are 50 and 30. Donor 3 is in both datasets, with 20 and 30 rows, and
+    # keeps 20 rows in each.
     np.testing.assert_array_equal(thinned.foreground.sizes, [30, 30, 30, 20])
     np.testing.assert_array_equal(thinned.background.sizes, [20, 30, 30])
-    # The background has no donors of its own here.
+    # Here the background has no donors of its own, so donors 0 to 2 keep all their rows.
     thinned = _balanced(two_samples(X, Y[:30], units, others[:30], fewest=1), rng)
     np.testing.assert_array_equal(thinned.foreground.sizes, [60, 50, 40, 20])
     np.testing.assert_array_equal(thinned.background.sizes, [20])
@@ -224,7 +225,7 @@ def test_the_statistics_of_many_features_agree_with_plain_numpy(alpha: Any, give
         data[name] = data[name] * np.linspace(3, 0.2, 710) + 40.0
     data["X"][:, 5] += 4.0
     labels = [np.isin(np.arange(6), chosen) for chosen in combinations(range(6), 3)]
-    # In the eighth relabelling, the first two eigenvalues are close, which is hard for an
+    # In the eighth labelling, the first two eigenvalues are close, which is hard for an
     # iteration.
     expected = by_hand(kept_parts(data), labels[:8], 2, **given)
     test = condition_test(CPCA(2, alpha=alpha), **data)

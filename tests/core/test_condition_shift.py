@@ -30,7 +30,7 @@ def rows(n: int, seed: int, shift: float = 0.0) -> Any:
 def by_donor(seed: int, shift: float, n_donors: int = 5, nested: bool = False) -> dict[str, Any]:
     """Return rows of donors that have different means.
 
-    Each donor has 30 rows in both datasets or, if `nested`, in one dataset only.
+    Each donor has 30 rows in each of the two datasets or, if `nested`, in one dataset only.
     """
     rng = np.random.default_rng(seed)
     means = 0.5 * rng.normal(size=(2 * n_donors, D)) * np.exp(-np.arange(D) / 10)

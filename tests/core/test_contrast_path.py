@@ -100,9 +100,10 @@ def test_equal_subspaces_need_one_representative() -> None:
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 @pytest.mark.parametrize("seed", range(2))
 def test_the_path_shows_three_divisions_of_four_groups(seed: int) -> None:
-    """Reproduce Abid et al. 2018, App. A: three views show different divisions of four groups.
+    """Reproduce Abid et al. 2018, App. A, with the three representative alphas.
 
-    The views separate the groups by features 1 to 10, by features 1 to 20, or by features 11 to 20.
+    From the smallest to the largest alpha, the scores separate the groups by features 1 to 10, by
+    features 1 to 20, and by features 11 to 20.
     """
     data = make_four_groups(random_state=seed)
     path = contrast_path(data.foreground, background=data.background)

@@ -82,7 +82,7 @@ def test_the_automatic_beta_uses_the_ridge_of_the_automatic_alpha() -> None:
 
 
 def greedy(c_x: Any, b: Any, k: int) -> tuple[Any, Any]:
-    """Return the ratios of orthogonal directions and the directions, found one after the other.
+    """Return the ratios ``v^T c_x v / v^T b v`` of k orthogonal directions v, and the directions.
 
     Each direction has the largest ratio among all directions orthogonal to the earlier ones.
     """

@@ -50,6 +50,7 @@ def test_a_loaded_model_continues_its_training_exactly(tmp_path: Path, share: fl
     model = quick(**options, max_iter=6).fit(X, background=Y)
     assert not share or model.best_epoch_ < 6
     save(model, tmp_path / "part.model")
+    # The file holds two moments of Adam, the best weights, and the last weights if these differ.
     size = sum(value.nbytes for value in model.weights_.values())
     assert (tmp_path / "part.model").stat().st_size < (4 if share else 3) * size + 20_000
     again = load(tmp_path / "part.model")

@@ -247,7 +247,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED)
-def test_wrong_designs_and_backgrounds_are_refused(changes: Any, message: str) -> None:
+def test_invalid_groups_weights_and_backgrounds_are_refused(changes: Any, message: str) -> None:
     plain: dict[str, Any] = {}
     if "background" in changes:
         plain = {"background_within": None, "background_weight": None}

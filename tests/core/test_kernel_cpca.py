@@ -140,7 +140,7 @@ def test_scores_of_scikit_learns_kernels_are_centred_and_have_the_stated_varianc
     )
 
 
-def test_a_precomputed_kernel_gives_the_same_scores() -> None:
+def test_a_precomputed_kernel_gives_the_scores_of_the_kernel_given_by_name() -> None:
     X, Y, new = planted()
     Z = np.vstack([X, Y])
     named = KernelCPCA(alpha=1.0, kernel_gamma=0.1).fit(X, background=Y)

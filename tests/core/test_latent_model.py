@@ -22,7 +22,7 @@ DATASETS = ["foreground", "background"]
 
 
 class Dense(NamedTuple):
-    """Explicit normal density of a dataset, whose first `k` latent variables are shared."""
+    """Explicit distribution of the rows of a dataset; its first `k` latent variables are shared."""
 
     mean: Any
     loadings: Any

@@ -133,7 +133,7 @@ def test_ties_are_left_to_lapack(values: Any) -> None:
 
 def test_multiple_and_decoupled_eigenvalues_are_found() -> None:
     matrix = np.zeros((D, D))
-    matrix[0, 0] = 20.0
+    matrix[0, 0] = 20.0  # the first coordinate is an eigenvector by itself
     matrix[1:, 1:] = symmetric(spectrum(9.0, 9.0)[:-1])
     seen = proved_components((matrix,), 3, BUDGET).pairs
     assert seen is not None
@@ -156,7 +156,8 @@ def test_the_automatic_alpha_is_the_largest_trace_ratio() -> None:
 def test_pairs_without_a_leading_eigenvector_are_not_proved() -> None:
     """Check that a proof fails if the leading eigenvector is left out.
 
-    The residuals of the other eigenvectors do not reveal that it is missing.
+    The residuals of the other eigenvectors do not reveal that it is missing. `beta` is an upper
+    bound of the next eigenvalue.
     """
     values = np.r_[20.0, 9.0, 8.0, np.linspace(1, 0, 27)]
     for first in (0, 1):
@@ -173,7 +174,7 @@ def test_the_solver_gives_up_early_if_there_is_no_eigenvalue_gap() -> None:
         columns = 0
 
         def __rmatmul__(self, other: Any) -> Any:
-            if self.shape == noise.T.shape[:1] * 2:  # not a product of other arrays
+            if self.shape == noise.T.shape[:1] * 2:  # count products with the whole matrix only
                 Counted.columns += len(other)
             return other @ np.asarray(self)
 
@@ -271,6 +272,7 @@ def test_the_path_solver_is_as_exact_as_lapack(kind: str, k: int, scale: float) 
     x, y = (scale * part for part in covariances(100, kind))
     solution = solved(x, y, ALPHAS, k, budget=np.inf)
     assert largest_excess(x, y, ALPHAS, k, solution.components) <= 1.0
+    # For a power law and k = 2, at most two contrasts are left to LAPACK.
     assert kind != "power-law" or k != 2 or solution.solvers.count("search") >= len(ALPHAS) - 2
     exact = solved(x, y, ALPHAS, k)
     largest = np.abs(exact.values).max(axis=1, keepdims=True)
@@ -325,10 +327,10 @@ def test_near_ties_fall_back_to_lapack_or_are_resolved(gap: float) -> None:
 def test_bounds_hold_where_the_next_ritz_value_has_not_converged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Check the upper bounds of the next eigenvalue at each contrast and between two contrasts.
+    """Check the upper bounds of the third eigenvalue at each contrast and between two contrasts.
 
-    The search returns an estimate of this eigenvalue (a Ritz value) that is too small. In this
-    example, every eigenvalue is a linear function of alpha.
+    The search returns two eigenpairs and an estimate of the third eigenvalue (a Ritz value) that is
+    too small. In this example, every eigenvalue is a linear function of alpha.
     """
     x, y = np.diag(np.r_[10.0, 9.0, 8.0, np.linspace(1, 0, 57)]), 0.01 * np.eye(60)
 

@@ -140,7 +140,9 @@ def test_a_loaded_model_equals_the_saved_model_to_the_last_bit(name: str, tmp_pa
 
 
 @pytest.mark.parametrize("strength", ["alpha", "beta", "gamma", "kernel"])
-def test_a_model_saved_with_moments_gives_other_strengths(strength: str, tmp_path: Path) -> None:
+def test_a_model_saved_with_moments_can_be_computed_at_other_strengths(
+    strength: str, tmp_path: Path
+) -> None:
     kind = {"alpha": CPCA, "beta": CPCAStar, "gamma": PCPCA, "kernel": KernelCPCA}[strength]
     X, Y = planted()
     model = kind().fit(X, background=Y)
@@ -187,6 +189,7 @@ def test_files_of_wide_data_contain_neither_rows_nor_moments(tmp_path: Path) -> 
     X, Y = rng.normal(size=(2, 30, 2000))
     model = CPCA(2).fit(X, background=Y)
     save(model, tmp_path / "model")
+    # The file holds two components and the means of both datasets: four vectors of 2000 numbers.
     assert (tmp_path / "model").stat().st_size < 1.05 * 4 * 2000 * 8
     with pytest.raises(TypeError, match=r"foreground_moments_ is .*without moments=True, or fit"):
         save(model, tmp_path / "other", moments=True)

@@ -323,7 +323,7 @@ def test_given_moments_give_the_same_fit_as_the_data() -> None:
 
 # Rows with groups and weights
 
-G = 6
+G = 6  # number of groups
 LABELS = np.array(list("abcdef"))
 
 

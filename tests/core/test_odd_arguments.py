@@ -163,6 +163,7 @@ INVALID_DATASETS: dict[str, tuple[Any, Any, str]] = {
     "a stack": (X.reshape(4, 6, 5), Y, r"X has shape \(4, 6, 5\)"),
 }
 WITHOUT_BACKGROUND = {"CPCA", "CPCAStar", "PCPCA"}  # these methods do not need a background
+# The two views of positive pairs are the rows of X and the rows of `positive`.
 INVALID_VIEWS: dict[str, tuple[Any, Any, str]] = {
     "no positive": (X, None, "positive"),
     "moments": (MOMENTS, Y, "X is SecondMoments"),

@@ -86,7 +86,7 @@ def folder(request: pytest.FixtureRequest) -> Callable[[], Path]:
 
 
 def with_odd(subject: Subject, slot: str, kind: Kind, folder: Callable[[], Path]) -> dict[str, Any]:
-    """Return the arguments of a call, of which one is of an unusual kind."""
+    """Return the arguments of a call, of which the one named `slot` is of an unusual kind."""
     data = {name: DATA[name].copy() for name in subject.slots}
     return data | {slot: kind.make(data[slot], folder)}
 
@@ -241,7 +241,8 @@ def cpca_optimum(X: Any, Y: Any, solver: str) -> tuple[Any, Any, Any]:
 def star_optimum(X: Any, Y: Any) -> tuple[Any, Any, Any]:
     """Return the same three arrays as `cpca_optimum`, for cPCA* with beta = 0.5.
 
-    The method adds an identity matrix to the covariance, so the solution depends on the unit.
+    The method adds an identity matrix to the background's covariance, so the solution depends on
+    the unit.
     """
     model = cc.CPCAStar(beta=0.5).fit(X, background=Y)
     within = (np.eye(X.shape[1]) + covariance(Y)) / 2

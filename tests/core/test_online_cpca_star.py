@@ -1,4 +1,7 @@
-"""Tests of online cPCA*: single steps, streams, convergence, and independence of the scale."""
+"""Tests of online cPCA*: single steps, streams, convergence, and independence of the scale.
+
+The paper is Golkar et al., arXiv:2211.07723.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,7 @@ def test_a_minibatch_step_averages_its_rows() -> None:
     [({}, 0.97), ({"learning_rate": 0.03, "batch_size": 32, "decay_steps": 100}, 0.999)],
 )
 def test_the_iteration_converges_to_the_batch_solution_on_mice(options: Any, bound: float) -> None:
-    """Check the setting of the paper's Fig. 4, which is beta = 0.5 and eta = 0.003.
+    """Check the setting of the paper's Fig. 4 (beta 0.5, learning rate 0.003), and minibatches.
 
     The alignment after 60 passes is averaged over 3 seeds.
     """

@@ -57,6 +57,8 @@ def test_estimators_accept_data_outside_memory(
     np.testing.assert_allclose(path.eigenvalues, expected.eigenvalues, atol=1e-10)
 
 
+# A chunk has `n_chunk` rows. A read has `step` rows: as many whole chunks as a block of 256 rows
+# holds, or one chunk.
 @pytest.mark.parametrize(("n_chunk", "step"), [(100, 200), (300, 300), (1, 256)])
 def test_reads_are_bounded_and_made_of_whole_storage_chunks(
     rows: Any, n_chunk: int, step: int

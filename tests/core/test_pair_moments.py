@@ -22,6 +22,7 @@ FIELDS = ("average", "difference", "first")
 
 @pytest.fixture
 def pair() -> Any:
+    """Return the two views of 600 positive pairs, which are the rows of X and of `positive`."""
     rng = np.random.default_rng(0)
     signal = rng.normal(size=(600, 7)) @ rng.normal(size=(7, 7))
     return signal + rng.normal(size=(600, 7)) + 3.0, signal + rng.normal(size=(600, 7)) - 1.0

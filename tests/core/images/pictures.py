@@ -149,9 +149,9 @@ def relative_error(estimate: Any, clean: Any, noisy: Any) -> float:
 class Film(NamedTuple):
     """Foreground frames, background frames and the clean signal, one frame per row."""
 
-    foreground: Any  # (n, h * w)
-    background: Any  # (m, h * w)
-    # (n, h * w): the foreground without its background and its noise
+    foreground: Any  # (number of frames, height * width)
+    background: Any  # (number of background frames, height * width)
+    # The signal has the shape of `foreground`: its frames without background and without noise.
     clean: Any
     shape: Shape
 
@@ -166,7 +166,7 @@ TWITCHING = (7, 9)  # height and width of the frames of `twitching_square`
 
 
 def twitching_square(n: int = 300, m: int = 250, seed: int = 0) -> tuple[Any, Any, Any]:
-    """Return foreground rows, background rows and the signal.
+    """Return n foreground rows, m background rows and the signal of the foreground rows.
 
     The foreground is a square of random brightness behind stripes; the background has stripes only.
     """

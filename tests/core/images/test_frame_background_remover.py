@@ -29,6 +29,7 @@ def test_the_filter_is_the_posterior_mean() -> None:
     remover = fitted(X, Y)
     k, variances = remover.n_components_, remover.signal_variances_
     assert k >= 1
+    # S is the covariance of the signal, and G is the covariance of a background of strength 1.
     S = (remover.patterns_.T * variances) @ remover.patterns_
     G = remover.patterns_.T @ remover.patterns_
     estimates = remover.transform(X)
@@ -139,8 +140,9 @@ def test_the_covariance_of_a_texture_is_estimated_from_fewer_frames_than_pixels(
     off = np.linalg.norm(found.covariance - smooth) / np.linalg.norm(smooth)
     sample = np.linalg.norm(np.cov(frames.T) - smooth) / np.linalg.norm(smooth)
     assert off < 0.4 * sample
-    # The ridge is selected by held-out frames. It is small for a texture, which a stationary
-    # covariance describes well, and large for white noise.
+    # The ridge, which is added to the variance of every pixel, is selected by held-out frames. It
+    # is small for a texture, which a stationary covariance describes well, and large for white
+    # noise.
     assert texture(rng.normal(size=(300, 400)) @ root.T, (20, 20)).ridge == 0.1
     assert texture(rng.normal(size=(300, 400)), (20, 20)).ridge == 0.8
 

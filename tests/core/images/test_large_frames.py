@@ -65,7 +65,7 @@ def test_moving_cells_are_separated_from_a_flickering_texture() -> None:
     assert repr(result).startswith("SuppressedBackground(40 x 64 x 60 pixels, FrameBackground")
 
 
-def test_the_fit_is_a_weighted_least_squares_fit_in_plain_numpy() -> None:
+def test_the_result_agrees_with_weighted_least_squares_in_plain_numpy() -> None:
     remover = FrameBackgroundRemover(SHAPE).fit(ROWS, background=EMPTY_ROWS)
     mean, k = EMPTY_ROWS.mean(axis=0), remover.n_components_
     centred = EMPTY_ROWS - mean
@@ -131,7 +131,9 @@ def test_a_missing_signal_swapped_layers_and_too_few_frames_get_a_verdict() -> N
         assert kind in [verdict.kind for verdict in said]
 
 
-def test_stored_frames_are_read_and_written_in_parts(tmp_path: Any) -> None:
+def test_stored_frames_give_the_same_result_and_are_written_to_a_stored_array(
+    tmp_path: Any,
+) -> None:
     stored, out = (
         zarr.create_array(tmp_path / name, shape=FILM.shape, chunks=(4, 64, 60), dtype="f4")
         for name in ("film", "out")

@@ -1,4 +1,7 @@
-"""Tests of both background removers; the one for patches is compared with plain NumPy."""
+"""Tests of `StructuredBackgroundRemover`, for patches, and of `FrameBackgroundRemover`.
+
+The results for patches are compared with plain NumPy.
+"""
 
 from __future__ import annotations
 
@@ -172,6 +175,7 @@ def in_plain_numpy(rows: Any, X: Any, Y: Any, mode: str) -> tuple[Any, Any]:
     d = X.shape[1]
     cx, cy = np.cov(X.T, bias=True), np.cov(Y.T, bias=True)
     delta = X.mean(axis=0) - Y.mean(axis=0)
+    # S is the covariance of the signal, and N is the covariance of the background.
     values, vectors = np.linalg.eigh(cx - cy)
     S = (vectors * np.maximum(values, 0)) @ vectors.T + np.outer(delta, delta)
     N = cy + 0.03 * np.trace(cy) / d * np.eye(d)
@@ -212,7 +216,7 @@ def test_moments_computed_at_once_or_in_two_parts_give_the_same_fit_as_rows() ->
         fitted.fit_transform(y, background=y)
 
 
-def test_many_rows_are_processed_in_blocks() -> None:
+def test_rows_processed_in_several_blocks_give_the_same_estimates() -> None:
     remover = StructuredBackgroundRemover().fit(X, background=Y)
     many = np.tile(X, (60, 1))  # 1.1 million values, which is more than one block
     expected = np.tile(remover.transform(X), (60, 1))

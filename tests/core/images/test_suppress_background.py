@@ -293,6 +293,7 @@ def test_stationary_moments_are_averages_over_pixel_pairs_with_equal_offsets() -
     found = stationary_moments(moments, (1, 6))
     covariance = np.cov(rows.T, bias=True)
     lags = [np.diag(covariance, k).mean() for k in range(6)]
+    # The covariance of windows that are not square is also multiplied by 1.3.
     expected = 1.3 * np.array([[lags[abs(i - j)] for j in range(6)] for i in range(6)])
     np.testing.assert_allclose(found.covariance, expected, atol=1e-12)
     np.testing.assert_allclose(found.mean, rows.mean())
