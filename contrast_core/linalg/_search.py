@@ -30,7 +30,7 @@ Multiply: TypeAlias = Callable[[FloatArray], FloatArray]
 # Function that multiplies each of one or two symmetric matrices with columns (D, b).
 MultiplyEach: TypeAlias = Callable[[FloatArray], Sequence[FloatArray]]
 
-EXTRA = 3  # number of Ritz vectors that a full space keeps in addition to the k wanted ones
+EXTRA = 3  # least number of Ritz vectors that a reduced space keeps besides the k wanted ones
 _TOGETHER = 8  # multiplying this many columns takes hardly longer than multiplying one
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 

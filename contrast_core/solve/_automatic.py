@@ -78,7 +78,11 @@ def solve_trace_ratio(
 def _by_matrices(
     x: Moments, y: Moments, k: int, ridge: float, plan: Plan, _: int | None
 ) -> tuple[float, ContrastSolution | None]:
-    """Return alpha and the solution, from a search with matrices; None if it is not proved."""
+    """Return alpha and the solution, from a search with matrices.
+
+    The solution is None if LAPACK would be faster, if the solution is not proved, or if it may
+    contain a direction in which neither dataset varies.
+    """
     frame = Frame.from_moments(x, y)
     budget = plan.budget(frame.size, k)
     if budget is None:

@@ -49,8 +49,8 @@ def positive_pairs(
 ) -> PlannedPairs:
     """Check that there are at least two pairs, and return them with a plan.
 
-    If the pairs are given as moments, have weights, or are stored outside memory, the plan is to
-    use matrices of features x features.
+    If the pairs are given as moments, have weights, or are in a file, the plan is to use
+    matrices of features x features.
 
     Raises
     ------
