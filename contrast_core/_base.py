@@ -198,6 +198,8 @@ class LinearEmbedding(Embedding):
 
         .. math:: \hat x = V V^\top (x - \bar x) + \text{offset}
 
+        The columns of V are the components, and :math:`\bar x` is the foreground mean.
+
         Parameters
         ----------
         X : as for `transform`
@@ -233,6 +235,8 @@ class LinearEmbedding(Embedding):
         r"""Remove the components from rows, and keep everything else.
 
         .. math:: x - V V^\top (x - \bar x)
+
+        The columns of V are the components, and :math:`\bar x` is the foreground mean.
 
         Parameters
         ----------

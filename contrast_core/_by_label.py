@@ -153,7 +153,11 @@ class ContrastByLabel(TransformerMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def _taken(X: Any, rows: Rows, mask: NDArray[np.bool_]) -> Any:
-    """Return the rows where the mask is True, in the format of X; stored rows become CSR."""
+    """Return the rows where the mask is True.
+
+    If X is a DataFrame, a dask array or a tensor, so is the result. Otherwise the result is an
+    array or a CSR matrix in memory.
+    """
     some = rows.take(mask)  # raises an error if a dask array does not know its number of rows
     if hasattr(X, "columns") or rows.place == "dask" or rows.device is not None:
         return _safe_indexing(X, np.flatnonzero(mask))

@@ -58,8 +58,8 @@ _PARTS = {
 }
 _DTYPES = frozenset(np.dtype(kind).newbyteorder("<").str for kind in "?bBhHiIlLqQefd")
 _MEMBERS = ("model.json", "arrays")
-# `SpanMoments` hold the rows of wide data. With at most this number of features, they are saved as
-# a matrix (n_features, n_features) instead.
+# `SpanMoments` hold the rows of data with more features than rows. With at most this number of
+# features, they are saved as a matrix (n_features, n_features) instead.
 _MOST_FEATURES = 1500
 _LARGEST_HEADER = 2**28  # largest unpacked size of model.json in bytes; millions of names fit
 
@@ -90,8 +90,8 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
         If the estimator is not fitted.
     TypeError
         If the model, a parameter or a fitted attribute is of a kind that a file cannot hold.
-        Examples are a kernel that is a function, a random generator, and moments that hold the rows
-        because there are more features than rows.
+        Examples are a kernel that is a function, a random generator, and moments that hold rows
+        instead of a covariance.
     ValueError
         If the names of features take more than 256 MB.
     IsADirectoryError, FileNotFoundError
@@ -274,7 +274,7 @@ class _Writer:
             advice = "Give the parameter such a value before the fit."
             if where.endswith("_moments_"):
                 advice = (
-                    "The moments of wide data keep their rows: save the model without "
+                    "These moments hold rows instead of a covariance. Save the model without "
                     "moments=True, or fit it to SecondMoments.from_data of both datasets."
                 )
             raise TypeError(

@@ -147,11 +147,11 @@ def contrast_check(
 
     Notes
     -----
-    Even without an effect, the ratio is above its baseline: control cells of one donor, compared
-    with control cells of another donor, give about twice the baseline. The ratio of a real effect
-    should exceed all of these null ratios. At most 12 null ratios are computed, in which each donor
-    is the foreground about as often as the background. If the foreground of the contrast contains
-    its background, the foreground of each null ratio contains the controls of both donors.
+    Even without an effect, the ratio is above its baseline: control blood cells of one donor,
+    compared with those of another donor, gave 1.1 to 1.4 times the baseline. The ratio of a real
+    effect should exceed all of these null ratios. At most 12 null ratios are computed, in which
+    each donor is the foreground about as often as the background. If the foreground of the contrast
+    contains its background, the foreground of each null ratio contains the controls of both donors.
 
     The genes with the largest variance over the cells of both sets together keep a difference
     between conditions. Scanpy's highly variable genes, whose variance is corrected for the mean,
@@ -314,7 +314,8 @@ def _ratios(sets: _Sets, untreated: BoolArray) -> pd.DataFrame:
         if donors is not None and not sets.within:
             sizes = pd.Series(donors[untreated]).value_counts()
             large = list(sizes.index[sizes >= _LEAST_CELLS])
-            # In this order the first pairs contain each donor about equally often.
+            # Pairs are sorted so that the first of them, which are used, contain each donor about
+            # equally often.
             n = len(large)
             pairs = ((large[i], large[(i + step) % n]) for step in range(1, n) for i in range(n))
             for a, b in islice(pairs, _MAX_NULLS):
@@ -538,13 +539,13 @@ def _ratio_found(
     if within is not None:
         return _Finding("ratio", True, f"{said}; there are too few donors to relabel them")
     if not len(nulls):
-        advice = "give donor=" if donor is None else "give controls= of two donors"
+        advice = "give donor=" if donor is None else "give their control cells as controls="
         return _Finding(
             "ratio",
             True,
             f"{said}. This number alone decides nothing, because controls of one donor, compared "
-            "with controls of another donor, also give about twice the baseline. For such a "
-            f"comparison, {advice}. For a test, run scanpy_ext.tl.significance",
+            "with controls of another donor, also exceed the baseline. To compare controls of two "
+            f"donors, {advice}. For a test, run scanpy_ext.tl.significance",
         )
     worst = float(nulls["relative"].max())
     return _Finding(
@@ -552,7 +553,7 @@ def _ratio_found(
         bool(contrast["relative"] > max(worst, 1.5)),
         f"{said}. Controls of one donor, compared with controls of another donor, give "
         f"{float(nulls['relative'].min()):.2f} to {worst:.2f} times the baseline. If donors have "
-        "cells in both sets, within= compares the cells of each donor with each other",
+        "cells in both sets, within= compares each donor's foreground with its own background",
     )
 
 

@@ -161,8 +161,8 @@ class Fitted:
 
         Both steps together are the projection of centred cells onto the subspace that the loadings
         span. The part of a cell that does not affect its scores is removed. Raises ValueError if
-        the result has no components of genes or no mean of the background, or if scores are not a
-        linear function of the values.
+        the method was run on an embedding, the result has no mean of the background, or scores are
+        not a linear function of the values.
         """
         filters = self.filters
         if self.genes is None or "background_mean" not in self.table:

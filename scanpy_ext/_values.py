@@ -37,7 +37,8 @@ def warn_of_values(rows: Rows, other: Rows | None = None) -> None:
     Parameters
     ----------
     rows
-        All cells and the genes in use. Data that are not in memory are not checked.
+        All cells and the genes in use. Data that are not in memory are only checked for raw counts,
+        and only if `other` is given.
     other
         The background cells, if they are the cells of another AnnData.
 

@@ -103,7 +103,7 @@ def loadings(
         Name of the result in `.uns`: the name of the method, or the `key_added` that was given.
     level
         The set of loadings to return, if the result has several sets. For
-        `scanpy_ext.tl.cpca_path`, give the number of the representative, counted from 0. For
+        `scanpy_ext.tl.cpca_path`, give the number of a representative strength, from 0. For
         `scanpy_ext.tl.clvm`, `"shared"` gives the shared loadings; by default, the salient loadings
         are returned.
     tidy
@@ -135,8 +135,11 @@ def loadings(
     chosen = None if level is None else text(level)
     if chosen not in sets:
         named = [each for each in sets if each is not None]
-        what = f"it has {listed(named)}" if named else "it has one set of loadings: leave level out"
-        raise ValueError(f"level={shown(level)} of adata.uns[{key!r}]: {what}.")
+        what = "have no levels; leave level out"
+        if named:
+            other = ", or leave level out" if None in sets else ""
+            what = f"have the levels {listed(named)}; give one of them{other}"
+        raise ValueError(f"level={shown(level)}: the loadings of adata.uns[{key!r}] {what}.")
     table, names = sets[chosen], list(adata.var_names)
     if table is None:
         raise ValueError(

@@ -44,8 +44,8 @@ def genes_by_variance(
         Number of genes. Genes that do not vary are never chosen.
     cells
         Cells from which the variance is computed: a mask of shape `(n_obs,)`, or the name of a
-        boolean column of `adata.obs`. By default all cells. Include both sides of the contrast: a
-        choice of genes that is made on one side alone favours that side.
+        boolean column of `adata.obs`. By default all cells. Include the foreground and the
+        background of the contrast: a choice of genes from one set alone favours that set.
     layer
         Use `adata.layers[layer]` instead of `adata.X`.
     key_added
@@ -62,7 +62,7 @@ def genes_by_variance(
     `.var['most_variable_variance' | key_added + '_variance']` : `float`
         Variance of the gene, with divisor n.
     `.uns['genes_by_variance']['most_variable' | key_added]` : `dict`
-        The arguments that were given.
+        The argument `n_top_genes`.
 
     Raises
     ------

@@ -60,16 +60,16 @@ class SuppressedBackground:
     estimator : StructuredBackgroundRemover, FrameBackgroundRemover or a tuple of them
         The fitted model, or one for each channel if there are channels. It can be saved, applied to
         other images (``sampling.map(estimator.transform, image) + brightness``) and passed to
-        `weight_maps`. If strips were chosen, ``denoised`` is better than one application of the
-        model; see the notes of `suppress_background`.
+        `weight_maps`. If the image was filtered twice, ``denoised`` is better than the result of
+        this model; see the notes of `suppress_background`.
     verdicts : tuple of Verdict
         Reasons to doubt the result; empty if there are none.
     sampling : Patches, Frames or a tuple of them
         How the image was cut into samples; a tuple holds one sampling for each channel.
     brightness : float or tuple of float
-        Constant that was added to the estimator's signal so that the image is as bright as before:
-        the mean of the background, or 0 if the mean was removed. A tuple holds one constant for
-        each channel.
+        Constant that was added to the result of ``estimator.transform`` so that the image is as
+        bright as before. It is the mean of the background, or 0 if the mean was removed, and 0 for
+        frames. A tuple holds one constant for each channel.
     """
 
     image: Any
@@ -159,7 +159,7 @@ def suppress_background(
         field. The result is then the optical density.
     dark : array of shape (height, width) or (..., height, width), optional
         For multiplicative light: frames that the camera recorded without light. Their mean is
-        subtracted.
+        subtracted from all other frames.
     apply_to : array, optional
         Image or stack from which the background is removed in place of `image`, which is then used
         only for fitting. Examples are one frame of a film, or the part of an image on the screen.

@@ -32,14 +32,17 @@ VerdictKind: TypeAlias = Literal[
 Blocks: TypeAlias = Sequence[SecondMoments]
 
 _INSTEAD = ("unstructured background", "smooth background")
-_FOUND = 1.5  # least held-out ratio of the foreground's to the background's variance for signal
+# There is signal if the foreground has at least this many times the background's variance, along
+# directions that were chosen on other blocks (see `verdicts`).
+_FOUND = 1.5
 # Foreground and background are probably swapped if exchanging them gives a ratio of at least this
 # number, and of at least this multiple of the original ratio.
 _SWAPPED = 2.0
-# Threshold for the participation ratio. Camera noise has 0.88 and more, and structured backgrounds
-# have at most 0.07.
+# Threshold for the participation ratio (see `verdicts`). Camera noise has 0.88 and more, and
+# structured backgrounds have at most 0.07.
 _UNSTRUCTURED = 0.5
-# Areas of 4 and 14 windows leave 2.6 and 1.5 times the error that an area of 39 windows leaves.
+# Least number of windows in a background area. Areas of 4 and 14 windows leave 2.6 and 1.5 times
+# the error that an area of 39 windows leaves.
 _FEWEST_WINDOWS = 16
 # Threshold for the variance of the result in the background area, divided by its variance in the
 # whole image. A larger ratio means that the area holds signal.
@@ -47,9 +50,10 @@ _SIGNAL_IN_AREA = 0.12
 _LEAST_OUTLYING = 0.005  # least share of outliers in the squared residual of frames with signal
 _SIGNAL_BEHIND = 0.02  # least share of outliers in background frames that show signal
 _SOME_FRAMES = 16  # number of frames of each kind that are tested
+# A library is a set of background frames whose principal components are fitted to large frames.
 _HALF_LIBRARY = 64  # most frames in the library that is used for the test
 _FEWEST_FRAMES = 4  # least number of frames in a library
-_ENOUGH_FRAMES = 40  # more frames do not reduce the error on images of cold atoms
+_ENOUGH_FRAMES = 40  # more background frames do not reduce the error on images of cold atoms
 _SPLITS = 10  # most splits of the blocks into halves
 _DIRECTIONS = 2  # number of directions in which foreground and background are compared
 
@@ -86,21 +90,22 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     - *Nothing found*: one half of the blocks chooses the two directions in which the foreground
       varies most relative to the background. In the other half, the foreground has less than 1.5
       times the background's variance in these directions. This ratio is the median over at most ten
-      splits into halves, each used both ways. Foreground and background are not rescaled to equal
-      total variances first, because the foreground is the background with something added.
+      splits, and each half of a split chooses the directions once. Foreground and background are
+      not rescaled to equal total variances first, because the foreground is the background with
+      something added.
     - *Layers probably swapped*: with foreground and background exchanged, the same ratio is at
       least 2, and at least twice the original ratio.
     - *Unstructured background*: the participation ratio
-      :math:`\operatorname{tr}^2(C) / (D \operatorname{tr} C^2)` is above one half, where C is the
-      covariance of the background samples after the mean of each sample was subtracted. With
-      several blocks, :math:`C^2` is replaced by the product of the covariances of two halves, which
-      is unbiased for few rows.
+      :math:`\operatorname{tr}^2(C) / ((D - 1) \operatorname{tr} C^2)` is above one half, where C is
+      the covariance of the background samples after the mean of each sample was subtracted, and D
+      is the number of features. With several blocks, :math:`C^2` is replaced by the product of the
+      covariances of two halves, which is unbiased for few rows.
 
     Parameters
     ----------
     foreground, background : sequence of SecondMoments
         Moments of blocks that share no pixels, such as stretches of a film or parts of an image;
-        `block_moments` computes them. The last check needs only one block of each.
+        `block_moments` computes them. With only one block of each, only the last check is made.
 
     Returns
     -------

@@ -22,9 +22,11 @@ SQUARE = (16, 16)
 SMOOTH = 0.6
 _STRIPS = ((64, 6), (6, 64))
 # A background consists of lines if more than this share of its variance is in the means along an
-# axis. Curtains have 0.7, and grids have 0.5.
+# axis. Curtains (lines that milling leaves in FIB-SEM images) have 0.7, and grids have 0.5.
 _LINES = 0.6
-_BROAD = 0.5  # broad lines need squares if at least this share of the variance is smooth
+# Lines are broad, and need squares, if a Gaussian filter of 3 pixels leaves at least this share of
+# the background's variance.
+_BROAD = 0.5
 _LONGER = 1.25  # least length of the area along a strip, relative to the strip's length
 # A background area shows only few of the lines, so their covariance may be too small for the other
 # lines of the image. The covariance is multiplied by this factor, so that the other lines are not

@@ -229,7 +229,10 @@ def _neighbor_weights(distances: NDArray[np.floating], perplexity: float) -> NDA
 
 
 def _neighbors(rows: NDArray[Any], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return distances and indices of k nearest neighbours, at most a quarter as many as rows."""
+    """Return distances and indices of the k nearest neighbours of each row.
+
+    If k is larger than a quarter of the number of rows, it is reduced to a quarter.
+    """
     from sklearn.neighbors import NearestNeighbors
 
     k = min(k, max(1, len(rows) // 4))

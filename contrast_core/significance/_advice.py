@@ -223,7 +223,7 @@ def contrast_advice(
 def _directions(
     x: SecondMoments, y: SecondMoments, ridge: float, numbers: Sequence[int]
 ) -> list[list[FloatArray]]:
-    """Return the orthonormal directions (k, D) of each method, for each k."""
+    """Return the directions of each method for each k, as orthonormal rows (k, n_features)."""
     most = numbers[-1]
     pca = CPCA(most, alpha=0.0).fit(x, background=y).components_
     star, white = (
@@ -261,7 +261,7 @@ def _squared_lengths(rows: Any, mean: FloatArray, bases: list[list[FloatArray]])
 
 
 def _unit_means(sample: Sample, values: FloatArray) -> FloatArray:
-    """Return the mean of the values over the rows of each unit, (U, K, 4)."""
+    """Return the mean of the values over the rows of each unit, (n_units, K, 4)."""
     weights = np.ones(len(values)) if sample.weights is None else sample.weights
     sums = np.zeros((sample.n_units, *values.shape[1:]))
     np.add.at(sums, sample.codes, weights[:, None, None] * values)

@@ -34,8 +34,9 @@ from contrast_core.significance._units import TwoSamples, Weights, two_samples
 class BootstrapStability(ShortRepr):
     """Stability of components under resampling, as computed by `bootstrap_stability`.
 
-    Stability is measured in squared cosines, from 0 to 1. For unrelated components in D features,
-    `matched` is about 1/D, and `retained` and `subspace_stability` are about k/D.
+    Stability is measured in squared cosines, from 0 to 1. B is the number of resamples, and k is
+    the number of components. For unrelated components in D features, `matched` is about 1/D, and
+    `retained` and `subspace_stability` are about k/D.
 
     Parameters
     ----------
@@ -45,8 +46,8 @@ class BootstrapStability(ShortRepr):
         change.
     retained : ndarray of shape (B, k)
         Share of each component that lies in the resample's subspace. If `retained` is high and
-        `matched` is low, the subspace is stable, but the component turns within the subspace. The
-        reason is that eigenvalues are nearly equal.
+        `matched` is low, the subspace is stable, but the component turns within the subspace. This
+        happens if eigenvalues are nearly equal.
     angles : ndarray of shape (B, k)
         Principal angles between the subspace of the data and that of each resample, in radians,
         descending.

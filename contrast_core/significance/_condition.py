@@ -57,11 +57,11 @@ def condition_test(
     :math:`T_j^{(b)}` is the statistic of relabelling b. The relabellings include the original
     labels. As in `permutation_test`, component j is the leading direction after the earlier
     components are removed, at the automatic contrast strength :math:`\alpha_j` for one component.
-    At a given strength, and for PCPCA, the statistic is an eigenvalue, as described there.
+    At a given strength, and for PCPCA, the statistic is an eigenvalue, as in that test.
 
     If a donor has rows in both sets, a relabelling swaps these two parts or leaves them in place.
-    The mean of the two parts is subtracted from both. Donors with rows in one set only are not
-    centred.
+    The mean of the two parts is subtracted from both, and the mean of all donors with rows in one
+    set only is added to both. Donors with rows in one set only are not centred.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def condition_test(
 
     Rows without units are stored as a dense matrix. The moments of every donor are computed once,
     and each relabelling is then one small eigenproblem. The moments take (number of units) times
-    D^2 numbers.
+    D^2 numbers, where D is the number of features.
 
     References
     ----------
@@ -186,7 +186,10 @@ def _balanced(samples: TwoSamples, rng: np.random.Generator) -> TwoSamples:
 
 
 def _units(samples: TwoSamples) -> Units:
-    """Stack the units of both datasets, and centre the two parts of each donor."""
+    """Stack the units of both datasets, and centre the two parts of each donor.
+
+    The parts are centred at the mean of the donors with one part, or at 0 if there are none.
+    """
     units = Units.stacked(samples.units())
     pairs = samples.pairs
     means = units.means.copy()

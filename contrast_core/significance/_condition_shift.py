@@ -230,10 +230,12 @@ def condition_shift(
             for part, other in zip(blocks.foreground, blocks.background, strict=True)
         ]
     )
-    # Without an effect, each s_b is the mean of n - 1 products, one for each pair of b with another
-    # block, and every product is part of two of the s_b. If the products are independent with
-    # variance v, the mean of the s_b has the variance 2 v / (n (n - 1)), and the expected sample
-    # variance of the s_b is v (n - 2) / (n - 1)^2.
+    # Let d_b be the difference of the two means of block b. The direction for block b is roughly a
+    # linear function of the mean of the d_c of the n - 1 other blocks c, so s_b is the mean of
+    # n - 1 products, each of d_b and one d_c. The product of d_b and d_c is part of s_b and of
+    # s_c. If the products are independent with mean 0 and variance v, the mean of the s_b has the
+    # variance 2 v / (n (n - 1)), and the expected sample variance of the s_b is
+    # v (n - 2) / (n - 1)^2.
     error = np.sqrt(2 * (n - 1) / (n - 2) / n) * effects.std(ddof=1)
     effect = effects.mean()
     half = student.ppf((1 + level) / 2, n - 1) * error
@@ -384,7 +386,9 @@ def _principal(x: Any, y: Any, rng: np.random.Generator) -> FloatArray:
 def _directions(
     rows: tuple[Any, Any], blocks: _Blocks, weights: FloatArray, basis: FloatArray
 ) -> FloatArray:
-    """Return Fisher's discriminants (W, D), one for each row of the blocks' weights (W, B).
+    """Return Fisher's discriminants (W, D), one for each row of `weights` (W, B).
+
+    Each row of `weights` says how often each of the B blocks counts. D is the number of features.
 
     Raises
     ------
@@ -423,8 +427,8 @@ def _directions(
             away = np.sqrt(share)[:, None] * (centres - share @ centres)
             covariance = covariance + away.T @ away
         if ridge > 0:
-            # C is zero outside the basis, so C + ridge I is inverted by the formula of Sherman,
-            # Morrison and Woodbury.
+            # The covariance C of the background is zero outside the basis, so C + ridge I is
+            # inverted by the formula of Sherman, Morrison and Woodbury.
             along = basis @ direction
             inner = np.linalg.solve(covariance + ridge * np.eye(len(basis)), along)
             direction[:] = direction / ridge + (inner - along / ridge) @ basis

@@ -68,16 +68,16 @@ def cross_fitted_ratio(
 
     The automatic contrast (`contrast_core.contrast.trace_ratio_alpha`) is fitted to one half of the
     rows and gives k directions, the columns of V. The ratio along V is then computed from the
-    covariances :math:`C'` of the other half:
+    covariances :math:`C'_X` of the foreground and :math:`C'_Y` of the background in the other half:
 
     .. math:: \frac{\operatorname{tr} V^\top C'_X V}{\operatorname{tr} V^\top C'_Y V + k\tau'} .
 
-    On the rows to which V is fitted, this ratio would be large for any data. On the other half, it
-    is at most the baseline tr(C_X) / tr(C_Y) if both datasets have the same distribution. It is
-    then the baseline times the factor :math:`s / (s + \tau')`, where s is the background's mean
+    On the rows to which V is fitted, this ratio would be large for any data. Suppose that both
+    datasets have the same distribution. On the other half, the ratio is then about the baseline
+    tr(C_X) / tr(C_Y) times the factor :math:`s / (s + \tau')`. Here s is the background's mean
     variance along the columns of V, and the ridge :math:`\tau'` is a quarter of the background's
-    mean variance per feature, both in the other half. If all directions have the same variance,
-    this factor is 0.8.
+    mean variance per feature, both in the other half. The factor is below 1. If all directions have
+    the same variance, it is 0.8.
 
     Parameters
     ----------

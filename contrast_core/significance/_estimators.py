@@ -86,7 +86,10 @@ def at_fixed_strength(fitted: MomentContrast, n_components: int) -> MomentContra
 
 
 def components_of(fitted: MomentContrast, samples: TwoSamples) -> FloatArray:
-    """Return the components (k, D), or (k, r) if the units are in the coordinates of a basis."""
+    """Return the components as rows, in the coordinates in which the units are stored.
+
+    These are the features or, if ``samples.basis`` is not None, the coordinates of this basis.
+    """
     components = fitted.components_
     return components if samples.basis is None else components @ samples.basis.T
 

@@ -137,9 +137,11 @@ def permutation_test(
 
     where :math:`C_X` and :math:`C_Y` are the covariances of foreground and background,
     :math:`T_j^{(b)}` is the statistic of relabelling b, and :math:`\alpha_j` is chosen anew for
-    every relabelling. Before relabelling, each dataset is
-    centred at its geometric median and divided by the median length of its rows. For units, the
-    length is the root mean square length of their rows. If means and total variances were used
+    every relabelling.
+
+    Before relabelling, each dataset is centred at its geometric median and divided by the median
+    length of its rows. With units, it is divided by the median length of its units, and the length
+    of a unit is the root mean square length of its rows. If means and total variances were used
     instead, a few long rows would decide the result. The geometric median has a sampling error.
     Therefore, for every relabelling, each dataset is shifted by a draw from the distribution of
     this error. Without these shifts, tests with few units would be significant far too often.
@@ -221,8 +223,8 @@ def permutation_test(
     with 4 to 9 units in each dataset, also with t distributions (250 sets each). P-values of later
     components are less accurate.
 
-    The moments of each unit are computed once and take (number of units) times D^2 numbers. Rows
-    without units are stored as a dense matrix.
+    The moments of each unit are computed once and take (number of units) times D^2 numbers, where D
+    is the number of features. Rows without units are stored as a dense matrix.
 
     References
     ----------
@@ -333,7 +335,10 @@ class _DeflatedSamples(Deflation):
 
 
 def _centred(units: tuple[Units, Units], shared: NDArray[np.intp]) -> tuple[Units, Units]:
-    """Centre each shared unit at the mean of its two parts, then each dataset at its median."""
+    """Centre each shared unit at the mean of its two parts, then each dataset.
+
+    The centre of a dataset is the geometric median of its units' means.
+    """
     means = [part.means.copy() for part in units]
     middle = (means[0][shared[:, 0]] + means[1][shared[:, 1]]) / 2
     for side in (0, 1):

@@ -288,8 +288,8 @@ def contrast_report(
     Warns
     -----
     ContrastWarning
-        If one feature, or a tenth of the features, holds more than 90% of the variance of both
-        datasets. Features of different units should be scaled first.
+        If a tenth of the features, or a single feature if there are fewer than 20, holds more than
+        90% of the variance of both datasets. Scale features of different units first.
 
     See Also
     --------
@@ -297,7 +297,8 @@ def contrast_report(
 
     Notes
     -----
-    Units are used for the tests only. The contrast itself is fitted to all rows, not within units.
+    Units are used for the test, the bootstrap and the advice only. The contrast itself is fitted to
+    all rows, not within units.
 
     Examples
     --------

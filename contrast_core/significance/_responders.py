@@ -53,9 +53,9 @@ class Responders:
     ) -> tuple[float, float, float]:
         """Estimate the share of responders among some rows, with a 95% interval.
 
-        The share is 0 if the mean posterior of the rows equals the mean posterior of the
-        background, and 1 if it equals the mean posterior of responders. It is interpolated linearly
-        between these two values.
+        The mean posterior of the background rows is subtracted from the mean posterior of the rows.
+        The share is this difference, divided by the difference between the mean posteriors of
+        responders and of the whole background.
 
         Parameters
         ----------

@@ -29,7 +29,9 @@ class Weights(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Moments of the units of a dataset, which are single rows or sets of rows such as donors.
+    """Moments of the U units of a dataset with D features.
+
+    Units are single rows or sets of rows such as donors.
 
     Parameters
     ----------

@@ -35,10 +35,11 @@ def cpca_path(
 ) -> Drawn:
     """Plot the embeddings at the representative contrast strengths, side by side.
 
-    There is one panel for each representative of `scanpy_ext.tl.cpca_path`, with its alpha as
-    title. The first panel, alpha = 0, is PCA of the foreground. Look for a strength that separates
-    groups which PCA mixes. Each panel has its own scale, but an axis along which cells hardly vary
-    is not stretched. There is no panel for a representative along which no cells vary.
+    There is one panel for each representative strength of `scanpy_ext.tl.cpca_path`, with its alpha
+    as title. If alpha = 0 is on the grid, it is the first panel and shows PCA of the foreground.
+    Look for a strength that separates groups which PCA mixes. Each panel has its own scale, but an
+    axis along which cells hardly vary is not stretched. Embeddings in which cells do not vary at
+    all have no panel.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def contrast_curve(
     There is a dot for each strength of `scanpy_ext.tl.cpca_path`, and the representatives are
     labelled. PCA of the foreground is at the top right. A stronger contrast has less background
     variance, and also less foreground variance. At the best strengths, the background variance has
-    fallen and the foreground variance has not.
+    fallen and the foreground variance has hardly fallen.
 
     Parameters
     ----------

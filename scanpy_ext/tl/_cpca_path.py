@@ -56,8 +56,8 @@ def cpca_path(
         Contrast strengths, 0 or larger. By default, the grid consists of 0 and 40 values from 0.1
         to 1000 that are evenly spaced on a logarithmic scale.
     n_representatives
-        Number of clusters of strengths, each with one representative. The strength 0, PCA of the
-        foreground, is one more representative if it is on the grid.
+        Number of clusters of strengths, each with one representative. If the grid contains the
+        strength 0, which is PCA of the foreground, it is added to the representatives.
     {DATA}
     {OBSM}
     key_added
@@ -76,8 +76,8 @@ def cpca_path(
         The components (loadings) at representative `<i>`. Genes outside `mask_var` have zeros.
     `.uns['cpca_path' | key_added]['alphas']` : `ndarray` (shape `(n_alphas,)`)
         The grid.
-    `.uns['cpca_path' | key_added]['representatives']` : `ndarray` (shape `(n_representatives,)`)
-        Indices of the representatives in `alphas`.
+    `.uns['cpca_path' | key_added]['representatives']` : `ndarray`
+        Indices in `alphas` of all representatives, including the strength 0.
     `.uns['cpca_path' | key_added]['labels']` : `ndarray` (shape `(n_alphas,)`)
         The cluster of each alpha.
     `.uns['cpca_path' | key_added]['affinity']` : `ndarray` (shape `(n_alphas, n_alphas)`)
@@ -85,7 +85,7 @@ def cpca_path(
         angles between them.
     `.uns['cpca_path' | key_added]['contrastive_eigenvalues']` : `ndarray` \
 (shape `(n_alphas, n_comps)`)
-        Foreground variance minus alpha times background variance.
+        For each component, the foreground variance minus alpha times the background variance.
     `.uns['cpca_path' | key_added]['foreground_variance']` : `ndarray` \
 (shape `(n_alphas, n_comps)`)
         Variance of the foreground cells along each component.
@@ -93,7 +93,7 @@ def cpca_path(
 (shape `(n_alphas, n_comps)`)
         Variance of the background cells along each component.
     `.uns['cpca_path' | key_added]['loadings']` : `ndarray` \
-(shape `(n_representatives, n_dimensions, n_comps)`)
+(shape `(number of representatives, n_dimensions, n_comps)`)
         Only with `obsm`: the loadings of the representatives, instead of those in `.varm`.
     `.uns['cpca_path' | key_added]['n_foreground' | 'n_background']` : `int`
         Number of cells.

@@ -91,9 +91,9 @@ def test_loadings_of_every_result_are_found_by_key(cells: AnnData, untouched: An
         for options, message in [
             ({"key": "PCs_cpca"}, "no result 'PCs_cpca' of"),
             ({"key": "kernel_cpca"}, "has no loadings .* Kernel cPCA has no load"),
-            ({"level": 1}, "it has one set of loadings: leave level out"),
-            ({"key": "cpca_path"}, f"level=None .*it has {levels}"),
-            ({"key": "cpca_path", "level": 9}, f"level=9 .*it has {levels}"),
+            ({"level": 1}, "have no levels; leave level out"),
+            ({"key": "cpca_path"}, f"level=None: .*have the levels {levels}"),
+            ({"key": "cpca_path", "level": 9}, f"level=9: .*have the levels {levels}"),
         ]:
             with pytest.raises(ValueError, match=message):
                 cx.get.top_genes(cells, **options)
