@@ -229,7 +229,7 @@ def layer_data(
 ) -> dict[str, tuple[Any, dict[str, Any]]]:
     """Return the data and the keywords of each result layer, by kind of result.
 
-    `places` comes from `place_of`. The weights of all components form one layer, of shape
+    `places` comes from `place_of`. The weights of all k components form one layer, of shape
     (k, 1, height, width) if the images have shape (time, height, width). If the shape were
     (k, height, width), components and frames would share one slider, and frame 3 would show
     component 3. Separate layers for the k components would crowd the list of layers.

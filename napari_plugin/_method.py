@@ -64,7 +64,7 @@ class MethodChoices(Section):
         number = self._number.native
         number.setFixedWidth(number.fontMetrics().horizontalAdvance("999"))
         self.raw.native.setDecimals(6)
-        self.curve = Plot("Variance kept, over the suppression")
+        self.curve = Plot("Variance kept at each suppression")
         self.inside.native.layout().addWidget(self.curve)
         self.curve.set_mark(self.suppression.value / 100)
         self.suppression.changed.connect(self._on_slider)

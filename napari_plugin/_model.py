@@ -1,4 +1,4 @@
-"""Computations of the dock that need no Qt: runs, previews, updates of the slider, and checks."""
+"""Computations of the dock that need no Qt: runs, previews, moves of the slider, and checks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CHUNK = 2**17  # number of pixels of whole frames that are computed together
 
 # Rough measurements of computing times on one core, in seconds. The first three are times for one
 # pixel of a patch or frame.
-_READ = 1.0e-8
+_READ = 1.0e-8  # to read it
 _REMOVE = 3.5e-8  # to apply the automatic method
 _PROJECT = 1.5e-8  # to apply any other method
 # To fit the automatic method to whole frames and find the verdicts: this time is multiplied by the

@@ -49,7 +49,8 @@ class Reuse(Section):
         self.script = PushButton(text="Copy as Python", tooltip="A script that repeats this run")
         self.save = PushButton(text="Save model…")
         self.load = PushButton(
-            text="Load model…", tooltip="Apply a saved model to other images, without a background"
+            text="Load model…",
+            tooltip="Apply a saved model to other images, which need no background",
         )
         self.folder = PushButton(text="Apply to folder…")
         # Two buttons in a row also fit if the font is large.

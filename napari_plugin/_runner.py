@@ -92,9 +92,9 @@ class Runner(QObject):
                 shown, due = doing, now + _EVERY
                 self._reported.emit(job, done, max(total, 1), doing)
 
-        # BLAS gets only half of the cores. If it used all cores while the window draws on one of
-        # them, the threads of BLAS would spin until that core is free. A fit that needs a fraction
-        # of a second took a minute in this case.
+        # BLAS, the library for linear algebra, gets only half of the cores. If it used all cores
+        # while the window draws on one of them, the threads of BLAS would spin until that core is
+        # free. A fit that needs a fraction of a second took a minute in this case.
         n_threads = max(1, (os.cpu_count() or 1) // 2)
         result, failure = None, None
         try:

@@ -42,8 +42,9 @@ _HEAD = [
 def save_model(solution: Solution, path: Path) -> tuple[Path, bool]:
     """Write a model to a file; return the file's path, and whether its slider will work.
 
-    The slider of a loaded model works if the file also holds the moments. The ending ".contrast" is
-    appended to the path if it is missing.
+    The slider of a loaded model works if the file also holds the moments (means and covariances of
+    the samples), from which the model is fitted again. The ending ".contrast" is appended to the
+    path if it is missing.
     """
     if not path.name.endswith(ENDING):
         path = path.with_name(path.name + ENDING)

@@ -95,7 +95,7 @@ class Solution:
     Parameters
     ----------
     estimator : fitted estimator
-        An estimator of the core.
+        An estimator of `contrast_core`.
     samples : Patches or Frames
         The parts of images that are the estimator's rows.
     settings : Settings
@@ -329,7 +329,10 @@ def _projection(
 def fit_projection(
     x: Any, y: Any, settings: Settings, automatic: float | None
 ) -> tuple[Estimator, float]:
-    """Fit a projection to moments or rows, and return it with its automatic strength."""
+    """Fit a projection to foreground x and background y; return it with its automatic strength.
+
+    x and y are rows or moments.
+    """
     kind, parameter, rule = CLASSES[settings.method]
     k, raw = settings.n_components, settings.raw_strength
     with muted():

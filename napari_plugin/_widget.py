@@ -247,7 +247,7 @@ class ContrastiveDenoising(Container[Widget]):
 
     def _on_outcomes(self, found: list[Shown]) -> None:
         self.results.add(found, replaces=self.replaces.value)
-        live = " Move the suppression to change it." if self.results.is_live else ""
+        live = " Move the suppression slider to change the result." if self.results.is_live else ""
         names = ", ".join(repr(each.layers["denoised"].name) for each in found)
         self.component.max = max(0, self.results.n_components - 1)
         with self.view.changed.blocked():
@@ -348,7 +348,7 @@ class ContrastiveDenoising(Container[Widget]):
             return
         if saved is not None:
             self.method.show_settings(saved.settings)
-        self._finish(f"{path.name} is loaded: press Run to apply it, without a background.")
+        self._finish(f"{path.name} is loaded. Press Run to apply it; no background is needed.")
 
     # After a run
 

@@ -126,7 +126,9 @@ def fringes() -> None:
         "background suppressed": suppress_background(image, empty).denoised,
         "truth": clean,
     }
-    print("   error relative to the image, after the best change of brightness and contrast:")
+    print(
+        "   error divided by the image's error, after the best change of brightness and contrast:"
+    )
     noisy = _error(image.reshape(1, -1), clean.reshape(1, -1))
     for ax, (name, picture) in zip(_panels(1, 4, "fringes")[0], shown.items(), strict=True):
         if picture is not clean:
@@ -156,7 +158,7 @@ def frames() -> None:
         "frame filter": remover.transform(new),
         "clean": data.clean[2000:],
     }
-    print("   error of new frames relative to the noisy frames, after the best affine fit:")
+    print("   error of new frames divided by the noisy frames' error, after the best affine fit:")
     noisy = _error(new, shown["clean"])
     axes = _panels(6, 8, "frames", size=1.1)
     for row, (name, pictures) in zip(axes, shown.items(), strict=False):

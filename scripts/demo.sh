@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 scripts/setup.sh
-# With more BLAS threads than idle cores these small problems become very slow.
+# If the linear algebra library uses more threads than there are idle cores, these small problems become
+# very slow.
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}"
 run=(.venv/bin/python scripts/demo.py)
 if [ "$(uname -s)" = Linux ] && [ -z "${DISPLAY:-}" ] && [ -z "${WAYLAND_DISPLAY:-}" ]; then

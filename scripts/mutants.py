@@ -6,8 +6,8 @@ The script draws mutations at random from the given files and folders. A mutatio
 operator, a comparison, a constant, an axis or a sign, swaps minimum and maximum, or removes a
 statement. The script applies one mutation at a time to a copy of the project, and runs the tests
 that execute the mutated line. It prints the share of mutations that make a test fail, and lists the
-mutations that survive. `mutants.toml` lists mutations that change no result, with the reason. They
-are not counted. The exit status is 1 if the share is below `--least`.
+mutations that survive. `mutants.toml` lists mutations that no test needs to notice, with the
+reason. They are not counted. The exit status is 1 if the share is below `--least`.
 
 The script measures once, with coverage contexts, which tests execute a line, and keeps the result
 in `--coverage`. Coverage cannot trace the machine code of numba. If no test seems to execute a
@@ -127,7 +127,7 @@ def mutations(path: Path, root: Path = ROOT) -> list[Mutation]:
 
 
 def _executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes except annotations, decorators and error messages."""
+    """Yield nodes except annotations, decorators, f-strings, assertions, errors and warnings."""
     yield node
     left_out = {"annotation", "returns", "decorator_list", "type_params"}
     for name, value in ast.iter_fields(node):
@@ -218,7 +218,7 @@ def outcome(root: Path, tests: list[str], seconds: float) -> str:
 
 
 def equivalent(mutation: Mutation) -> str:
-    """Return the reason why a mutation changes no result, or "" if none is known."""
+    """Return the reason why no test needs to notice a mutation, or "" if none is known."""
     known = tomllib.loads(KNOWN.read_text(encoding="utf-8")).get("equivalent", [])
     for one in known:
         change = (str(mutation.path), mutation.code, mutation.changed)
@@ -234,12 +234,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tests", nargs="*", default=["tests"])
     parser.add_argument(
-        "--most", type=int, default=200, help="largest number of tests of a mutation"
+        "--most", type=int, default=200, help="largest number of tests to run for a mutation"
     )
     parser.add_argument(
         "--seconds", type=float, default=300.0, help="time limit for the tests of a mutation"
     )
-    parser.add_argument("--coverage", type=Path, help="file of the coverage contexts")
+    parser.add_argument(
+        "--coverage", type=Path, help="file that says which tests execute each line"
+    )
     parser.add_argument(
         "--least",
         type=float,

@@ -43,7 +43,8 @@ def clvm(
     Foreground cells are modelled as `x = S z + W t + mean + noise`, background cells without the
     term `W t`. The shared latent variables z explain what varies in both sets. The salient latent
     variables t explain what varies in the foreground only, so they keep and sharpen the difference
-    between conditions. S, W and the noise variance maximise the likelihood of all these cells [1]_.
+    between conditions. The loadings S and W and the noise variance maximise the likelihood of the
+    cells of both sets [1]_.
     There is no contrast strength to choose. All cells of `adata` are embedded as posterior means of
     t and of z, even cells in neither set. Cells in both sets, such as the reference cells by
     default, count in both.
@@ -245,8 +246,8 @@ def cvae(
     Raises
     ------
     {RAISES}
-        ValueError is also raised if values are not counts, or if the loss is NaN or infinite in the
-        first epoch.
+        ValueError is also raised if `noise="counts"` and some values are not counts, or if the loss
+        is NaN or infinite in the first epoch.
     ImportError
         If torch is not installed.
 

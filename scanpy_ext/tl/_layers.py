@@ -68,9 +68,10 @@ def denoise(
     Raises
     ------
     ValueError
-        If there is no such result, or its components cannot reconstruct genes, as for a kernel, for
-        PCA++ or with `obsm`. The error is also raised if `offset` is unknown, if `layer_added` is a
-        name that files cannot hold, or if another function wrote a layer of this name.
+        If there is no such result, or its components cannot reconstruct genes, as after
+        `kernel_cpca`, after `pca_pp` or after a fit with `obsm`. The error is also raised if
+        `offset` is unknown, if `layer_added` is a name that files cannot hold, or if another
+        function wrote a layer of this name.
     TypeError
         If the matrix is of an unknown kind, or `copy` is neither True nor False.
 
@@ -169,8 +170,8 @@ def impute(
         If there is no such result, if it is not a result of PCPCA on genes, if another function
         wrote a layer of this name, or if a value is infinite.
     TypeError
-        If a flag is neither true nor false, or if the matrix is sparse. Entries that a sparse
-        matrix does not store are zeros, not missing values.
+        If `return_std` or `copy` is neither true nor false, or if the matrix is sparse. Entries
+        that a sparse matrix does not store are zeros, not missing values.
 
     References
     ----------

@@ -272,7 +272,9 @@ def pcpca(
     `.uns['pcpca' | key_added]['noise_variance']` : `float`
         Variance of the noise.
     `.uns['pcpca' | key_added]['objective' | 'converged']` : `float`, `bool`
-        The maximum of the objective, and whether the iteration for incomplete data has converged.
+        The objective is the mean log-density of the foreground cells minus gamma times the mean
+        log-density of the background cells. `objective` is its maximum. `converged` says whether
+        the iteration for incomplete data has converged.
     `.uns['pcpca' | key_added]['contrastive_eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Foreground variance minus gamma times background variance, per component.
     {KEPT}

@@ -95,8 +95,9 @@ def pca_pp(
     `.uns['pca_pp' | key_added]['eigenvalues']` : `ndarray` (shape `(n_comps,)`)
         Lambda: the correlation of the partners along each direction.
     `.uns['pca_pp' | key_added]['detectable']` : `ndarray` of `bool` (shape `(n_comps,)`)
-        Whether this number of pairs suffices, in theory, to detect the component. Components that
-        cannot be detected do no harm, because their weight is small.
+        Whether this number of pairs suffices, in theory, to detect the component. With
+        `weighted=True`, components that cannot be detected do no harm, because their weight is
+        small.
     `.uns['pca_pp' | key_added]['truncation']` : `int`
         Number of principal directions that were kept.
     `.uns['pca_pp' | key_added]['n_pairs']` : `int`
@@ -305,7 +306,7 @@ def _fitted(
     check_flag(scale, "scale")
     n_comps = model.n_components
     matrix, mask, params = _read.read_matrix(adata, layer=layer, mask_var=mask_var, n_comps=n_comps)
-    features = cast("_select.BoolArray", mask)  # None for an embedding only
+    features = cast("_select.BoolArray", mask)  # the mask is None only if obsm is read
     if groupby is None and (reference is not None or donor is not None):
         raise ValueError(
             "groupby is missing: give groupby= and reference= (and donor=) to find pairs, or none "
@@ -332,7 +333,7 @@ def _fitted(
     sides: dict[str, Any] = {"X": values[stimulated], "positive": values[control]}
     entry: dict[str, Any]
     if isinstance(model, PCAPlusPlus):
-        with muted(r"components are too weak"):  # weights by lambda make weak ones harmless
+        with muted(r"components are too weak"):  # `detectable` names the weak ones
             model.fit(**sides, n_effective=n_effective)
         loadings, eigenvalues = model.patterns_, model.generalized_eigenvalues_
         entry = {"detectable": model.detectable_, "truncation": int(model.truncation_)}

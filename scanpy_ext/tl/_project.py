@@ -66,10 +66,10 @@ def project(
     Raises
     ------
     ValueError
-        If there is no such result, or if it has no linear map, as for a path or a kernel. The error
-        is also raised if genes are missing, if several genes have the same name, if there are NaN
-        or infinite values, or if the result would replace an embedding that this package did not
-        write.
+        If there is no such result, or if it has no linear map, as after `cpca_path` or
+        `kernel_cpca`. The error is also raised if genes are missing, if several genes have the same
+        name, if there are NaN or infinite values, or if the result would replace an embedding that
+        this package did not write.
     TypeError
         If the matrix has an unknown type.
 

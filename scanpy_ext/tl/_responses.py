@@ -20,7 +20,7 @@ from .._arguments import listed, storable
 from .._docs import documented
 from .._select import Default, Levels, Mask
 
-_FEWEST = 10  # smallest number of cells of the condition, and of the reference
+_FEWEST = 10  # smallest number of cells of the condition, and also of the reference
 # Number of top genes in the table. The stability of a gene is the share of the resampled directions
 # in which the gene is among this many top genes.
 _N_TOP = 10
@@ -287,8 +287,8 @@ def response(
         `threshold`. `top_genes` are the ten genes with the largest loadings. `reason` says why a
         condition could not be compared.
     `.uns['response' | key_added]['donors']` : `DataFrame`
-        With `donor`: a row for each condition and donor, with the columns `condition`, `donor`,
-        `n_cells`, `share`, `share_low` and `share_high`.
+        Only if `donor` is given. A row for each condition and donor, with the columns `condition`,
+        `donor`, `n_cells`, `share`, `share_low` and `share_high`.
     `.uns['response' | key_added]['params']` : `dict`
         The arguments that were given.
 
@@ -416,8 +416,9 @@ def _leading(shift: ConditionShift, names: NDArray[Any]) -> str:
 def _sorted(table: pd.DataFrame, p_values: dict[str, float]) -> pd.DataFrame:
     """Adjust p-values, and sort levels by evidence of a response, then by ratio.
 
-    Evidence means that the interval is above 1 and the adjusted p-value is at most 0.05. Without
-    donors, the p-value is over cells. It is then used to sort the table, but not shown in it.
+    Evidence means that the interval of the ratio lies above 1 and that the adjusted p-value is at
+    most 0.05. Without donors, the p-value is over cells. It is then used to sort the table, but is
+    not shown in it.
     """
     adjusted = pd.Series(np.nan, index=table.index)
     if p_values:

@@ -79,10 +79,10 @@ def significance(
     test_kwargs
         Further settings. `"strength"` is the method's alpha, beta or gamma (`"auto"` by default).
         `"n_permutations"` is the number of relabellings (199 by default; if no more exist, all are
-        used). `"n_resamples"` is the number of bootstrap samples (100 by default).
-        `"random_state"` is the seed of both (0 by default). `"progress"` is `True` or a callable
-        such as tqdm, for a progress bar. With `"auto"`, the test chooses alpha or beta anew for
-        each component and relabelling, but gamma only once. The stability is measured at a
+        used). `"n_resamples"` is the number of bootstrap samples (100 by default). `"random_state"`
+        is the seed of relabellings and bootstrap samples (0 by default). `"progress"` is `True` or
+        a callable such as tqdm, for a progress bar. With `"auto"`, the test chooses alpha or beta
+        anew for each component and relabelling, but gamma only once. The stability is measured at a
         strength that is chosen once.
 
     Returns
@@ -126,12 +126,13 @@ def significance(
     Notes
     -----
     Every donor has the same weight, however many cells it has. If a donor has both treated and
-    background cells, a relabelling exchanges its two parts. Donors with cells of one kind only
-    exchange labels among themselves. At least 20 relabellings are needed for a p-value of 0.05, and
-    designs with fewer are refused. There are enough relabellings for 3 donors against 3, for 1
-    against 19, or for 5 donors with both kinds of cells. If some donors have treated cells only,
-    others must have background cells only, and the reverse. Otherwise these donors could not
-    exchange labels with any other donor, and the design is refused.
+    background cells, a relabelling exchanges its two parts. The other donors, which have treated
+    cells only or background cells only, exchange labels among themselves. At least 20 relabellings
+    are needed for a p-value of 0.05, and designs with fewer are refused. There are enough
+    relabellings for 3 donors against 3, for 1 against 19, or for 5 donors with both kinds of cells.
+    If some donors have treated cells only, others must have background cells only, and the reverse.
+    Otherwise these donors could not exchange labels with any other donor, and the design is
+    refused.
 
     The number of cells of a donor affects its statistics, even without any other difference. Cells
     are therefore drawn at random to make the numbers similar. A donor with both kinds of cells
