@@ -127,7 +127,7 @@ class Likelihood(ABC):
     unit: float
     size: int
 
-    roughly: ClassVar[dict[str, Any]]  # `tol`, `max_iter` of a search for an interim result
+    roughly: ClassVar[dict[str, Any]]  # values of `tol` and `max_iter` for interim results
     has_gradient: ClassVar[bool]
 
     @property

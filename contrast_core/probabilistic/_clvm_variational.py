@@ -130,8 +130,8 @@ class _Bound(nn.Module):
         kept[~support, start.n_shared :] = 0.0
         shape = (size if prior == "horseshoe" else 0, n_latent - start.n_shared)
         self.loadings = nn.Parameter(torch.from_numpy(start.loadings * kept))
-        # `_minibatches` subtracts the start's means from all data but counts. The remaining means,
-        # which are fitted here, are therefore zero at first.
+        # Unless the data are counts, `_minibatches` subtracts the start's means from them. The
+        # remaining means, which are fitted here, are therefore zero at first.
         means = start.means.copy() if tails == "counts" else np.zeros_like(start.means)
         self.means = nn.Parameter(torch.from_numpy(means))
         self.log_scale = nn.Parameter(torch.from_numpy(start.log_scale.copy()))

@@ -180,7 +180,7 @@ class LatentModel(ScoreMixin, MomentContrast):
         return found
 
     def _weighted_rows(self, X: MatrixLike) -> Rows:
-        """Return checked rows for a model whose scores are not linear; refuse tensors."""
+        """Return checked rows for a computation that needs NumPy; raise TypeError for tensors."""
         rows = self._rows(X, missing=self._tails != "counts")
         if not (rows.can_miss or rows.is_sparse):
             raise TypeError(

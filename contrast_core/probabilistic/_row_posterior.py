@@ -31,9 +31,10 @@ _SETTLED = 1e-9  # the E-steps for new rows end when the latent variables change
 
 
 class Model(NamedTuple):
-    """Loadings (size, k) of k latent variables, of which the shared come first; noise variance.
+    """Loadings (size, k) of k latent variables, and the noise variance.
 
-    The loadings have `size` rows, usually one for each feature.
+    The shared latent variables come first. The loadings have `size` rows, usually one for each
+    feature.
     """
 
     loadings: FloatArray
@@ -217,7 +218,7 @@ def run_e_step(
         constant = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - np.log(degrees * np.pi) / 2
         constant = constant - xp.log(noise) / 2
         inside = (seen * (constant - (degrees + 1) / 2 * xp.log1p(scaled))).sum(axis=1)
-        # The covariance is the noise variance times the inverse system.
+        # The covariance is the noise variance times the inverse of the system.
         divergence = divergence_from_standard_normal(
             latent, covariance, k * xp.log(noise) - log_determinant
         )

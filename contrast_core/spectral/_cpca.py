@@ -73,9 +73,10 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
           a direction to which its random start happens to be orthogonal. It is therefore not proved
           that the result holds the leading components.
         - "auto" takes "gram" for more features than rows, and "eigh" otherwise. It takes "lanczos"
-          if rows and features both exceed 10,000. For a single finite alpha, it also takes
-          "lanczos" if both exceed 3,000, or if few components of many sparse rows are wanted. If
-          this search fails, "auto" uses "eigh" or "gram" instead, unless rows and features both
+          if rows and features both exceed 10,000. For dense rows in memory and a finite number as
+          alpha, it also takes "lanczos" if both exceed 3,000. For sparse rows in memory, it takes
+          "lanczos" if few components of many rows are wanted and alpha is not inf. If this search
+          fails, "auto" uses "eigh" or "gram" instead, unless rows and features both
           exceed 10,000.
 
         "eigh" and "gram" solve small matrices by LAPACK. A matrix with at least 700 rows, and at

@@ -25,8 +25,8 @@ from contrast_core.moments import PairMoments
 from contrast_core.solve import Plan, PlannedPairs, positive_pairs, with_fallback
 from contrast_core.spectral._positive_pairs import PositivePairEmbedding, check_n_effective
 
-# The leading eigenvalue of good pairs is near 1, and that of random pairs is about 0.3. A warning
-# is given below this value.
+# A warning is given if the leading eigenvalue is below this value. Good pairs have a leading
+# eigenvalue near 1, and random pairs have one of about 0.3.
 _GOOD_PAIRS = 0.5
 
 
