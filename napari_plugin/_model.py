@@ -265,8 +265,8 @@ class Checked:
     remarks : tuple of (str, {"doubtful", "instead"})
         Reasons to doubt the result: the remarks of the model and the verdicts of `contrast_core`.
     curve : dict of ndarray of shape (n, 2)
-        For "signal" and "background", positions of the slider from 0 to 1, and the share of their
-        variance that is kept at each position. It is empty if no curve is drawn.
+        For "signal" (the foreground) and "background", positions of the slider from 0 to 1, and the
+        share of the variance that is kept at each position. It is empty if no curve is drawn.
     scores : ndarray of shape (n, 2), optional
         The first two scores of at most 5,000 frames.
     places : list of tuple of int

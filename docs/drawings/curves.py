@@ -183,7 +183,7 @@ def enough() -> None:
 
 
 def responses() -> None:
-    """Draw the ratio of two simulated cell types, and the responding share of their cells."""
+    """Draw the ratios that `contrasts` gives two cell types, and which monocytes responded."""
     import anndata
     import pandas as pd
 
