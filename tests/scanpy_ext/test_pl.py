@@ -149,6 +149,7 @@ def test_the_significance_plot_shows_p_values_by_donor(cells_with_all_results):
     table = cells_with_all_results.uns["significance"]["components"]
     below = [label.get_text() for label in left.get_xticklabels()]
     assert below == [f"{i + 1}\n{p:.2g}" for i, p in enumerate(table["p_value"])]
+    assert left.get_xlabel() == "component, and its p-value"
     assert "exploratory" not in left.get_title()
     assert len(right.patches) == 4
     close([left])
