@@ -332,6 +332,17 @@ def test_the_fit_shows_its_progress_and_the_next_fit_starts_afresh() -> None:
 
 
 @MAY_NOT_CONVERGE
+def test_the_horseshoe_shrinks_the_same_features_as_in_the_fit_by_em() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2, 60, 12))
+    X[:, :4] += rng.normal(size=(60, 1)) * [2.0, -1.5, 1.2, 0.8]
+    options: dict[str, Any] = {"n_shared": 0, "n_salient": 1, "sparsity": "horseshoe"}
+    em = CLVM(**options).fit(X, background=Y)
+    vi = fit(X, Y, max_iter=20, **options)
+    np.testing.assert_allclose(vi.shrunk_probability_, em.shrunk_probability_, atol=0.08)
+
+
+@MAY_NOT_CONVERGE
 def test_a_shared_variable_that_counts_do_not_need_is_left_out() -> None:
     X, Y, _ = rows_of_counts(40, 8)
     options: dict[str, Any] = {"n_shared": 3, "noise": "counts", "max_iter": 10}
