@@ -170,7 +170,7 @@ def test_the_address_of_the_repository_is_written_everywhere_and_can_be_replaced
     for name in ("pyproject.toml", "CITATION.cff"):
         shutil.copy(ROOT / name, tmp_path)
     project = tmp_path / "pyproject.toml"
-    # The address may be written already.
+    # Remove the address, which may be written already.
     text = re.sub(r"\[project\.urls\]\n(?:.+\n)*\n", "", project.read_text(encoding="utf-8"))
     project.write_text(text, encoding="utf-8")
     for wrong in ("github.com/owner/name", "https://github.com", "OWNER"):

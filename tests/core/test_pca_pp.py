@@ -15,6 +15,7 @@ from contrast_core.contrast import effective_n_pairs, expected_subspace_error
 from contrast_core.linalg import subspace_error
 from contrast_core.moments import PairMoments
 
+# Variances of the signal, and of a strong and a mild background
 SIGNAL = (50.0, 25.0, 20.0, 15.0, 10.0)
 STRONG = (500.0, 400.0, 300.0, 200.0, 100.0)
 MILD = (50.0, 40.0, 30.0, 20.0, 10.0)

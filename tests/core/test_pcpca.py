@@ -23,6 +23,7 @@ from tests.core.test_contract import planted
 
 
 def fit(X: Any, Y: Any, d: int = 2, gamma: Any = "auto", **options: Any) -> PCPCA:
+    """Fit PCPCA with d components."""
     return PCPCA(d, gamma=gamma).fit(X, background=Y, **options)
 
 
@@ -332,7 +333,7 @@ def test_moments_refuse_missing_values_and_name_the_method_that_takes_them() -> 
         SecondMoments.from_data(np.ma.masked_invalid(X))
 
 
-def test_the_objective_is_the_difference_of_the_mean_log_likelihoods() -> None:
+def test_the_objective_subtracts_gamma_times_the_mean_log_likelihood_of_the_background() -> None:
     X, Y = planted()
     model = fit(X, Y, gamma=0.1)
     difference = model.score(X) - model.gamma_ * model.score(Y, dataset="background")

@@ -26,6 +26,9 @@ def sparse(task: ProblemSize, per_row: int) -> ProblemSize:
 
 
 TALL = sparse(ProblemSize(100_000, 2000, 2), 120)
+# Each case has a task, the form of its moments, and the fallback. A task begins with the numbers of
+# rows, features and components. `contrasts` is the number of alphas. `automatic` is true if alpha
+# is chosen automatically.
 FORMS: list[tuple[ProblemSize, str, str | None]] = [
     # The form is "dense" if there are no more features than rows, and otherwise "span".
     (ProblemSize(60, 60, 2), DENSE, None),
@@ -79,7 +82,7 @@ FORMS: list[tuple[ProblemSize, str, str | None]] = [
 
 
 @pytest.mark.parametrize("task, form, fallback", FORMS)
-def test_form_and_fallback_are_known_for_these_sizes(
+def test_these_sizes_get_the_expected_form_and_fallback(
     task: ProblemSize, form: str, fallback: str | None
 ) -> None:
     plan = make_plan(task)
@@ -90,7 +93,7 @@ def test_form_and_fallback_are_known_for_these_sizes(
 
 @pytest.mark.parametrize("entries", [None, 5, 300])
 @pytest.mark.parametrize("automatic", [False, True])
-def test_a_planned_matrix_is_the_smaller_one_of_dense_and_span(
+def test_a_planned_matrix_is_the_smaller_of_the_dense_and_the_span_matrix(
     entries: int | None, automatic: bool
 ) -> None:
     for n_rows, n_features in product(SIZES, SIZES):

@@ -124,9 +124,10 @@ def test_a_report_on_sparse_cpca_is_refused() -> None:
 
 
 def shared_sets(signal: float, shared: tuple[float, ...] = (), n: int = 300) -> tuple[Any, Any]:
-    """Return a foreground and a background with strong shared directions.
+    """Return a foreground and a background that share directions of large variance.
 
-    The standard deviation of the first feature is `signal` times larger in the foreground.
+    `shared` holds the standard deviations along these directions. The standard deviation of the
+    first feature is 1 in the background and `signal` in the foreground.
     """
     X, Y = np.random.default_rng(1).normal(size=(2, n, 12))
     X[:, 0] *= signal
@@ -206,6 +207,7 @@ def excess_by_hand(
     one, other = ([values[key] for key in sorted(values) if key[0] == side] for side in (0, 1))
     test = ttest_rel(one, other) if paired else ttest_ind(one, other, equal_var=False)
     # The difference of the means, divided by its standard error, is the statistic.
+    # Nadeau and Bengio correct the error, because different folds are fitted to overlapping data.
     difference, correction = np.mean(one) - np.mean(other), np.sqrt(1 + 1 / (1 - 1 / len(folds)))
     error = correction * difference / test.statistic
     unit = (np.mean(other) + np.mean(ridges)) / k

@@ -1,4 +1,7 @@
-"""Tests of all significance functions, of the bootstrap and of cross-fitted ratios."""
+"""Tests of `bootstrap_stability` and `cross_fitted_ratio`.
+
+Some tests apply to `permutation_test` too.
+"""
 
 from __future__ import annotations
 

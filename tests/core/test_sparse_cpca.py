@@ -49,7 +49,8 @@ def test_a_cross_validated_penalty_keeps_the_true_features_and_few_others() -> N
 def test_every_component_is_an_elastic_net_solution(ridge: float, penalty: float) -> None:
     """Repeat the alternation of Zou et al. 2006, with the elastic net of scikit-learn.
 
-    The start is the same. The ridge penalty is written as extra rows of the regression.
+    It starts like `sparse_components`, from the leading eigenvectors. The ridge penalty is written
+    as extra rows of the regression.
     """
     X, Y = planted()
     values, vectors = positive_eigenpairs(X, Y, 0.5)

@@ -81,7 +81,7 @@ def test_a_path_accepts_every_value_of_the_strength_parameter(case: StrengthCase
         assert [one.strength_ for one in found] == [float(strength) for strength in strengths]
 
 
-def test_the_default_path_begins_at_zero_and_passes_the_automatic_strength(
+def test_the_default_path_goes_from_zero_to_beyond_the_automatic_strength(
     case: StrengthCase,
 ) -> None:
     fitted = fit(case)

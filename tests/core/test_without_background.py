@@ -30,7 +30,7 @@ X = np.random.default_rng(0).normal(size=(60, 8)) * np.arange(1, 9)
 Y = np.random.default_rng(1).normal(size=(50, 8))
 
 
-# Some checks have two features, and PCPCA needs one more feature than components.
+# Some checks have two features, and PCPCA needs more features than components.
 @parametrize_with_checks([CPCA(), CPCAStar(), PCPCA(1)])
 def test_the_estimators_pass_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -64,7 +64,7 @@ def test_groups_weights_moments_and_sparse_rows_are_accepted(method: Any) -> Non
         assert subspace_error(fitted.components_, PCA(2).fit(rows).components_) < 1e-10
 
 
-def test_pcpca_alone_fills_in_missing_values_by_probabilistic_pca() -> None:
+def test_pcpca_without_a_background_fills_in_missing_values_by_probabilistic_pca() -> None:
     gappy = np.where(np.random.default_rng(2).random(X.shape) < 0.1, np.nan, X)
     alone = PCPCA(2).fit(gappy)
     assert not [name for name in vars(alone) if "background" in name]

@@ -48,7 +48,7 @@ class Dock:
         return runner.is_quiet and runner.current is None
 
     def choose(self, image, background=None, **others):
-        """Choose an image and its background, which is a layer, "Frames" or None.
+        """Choose an image and its background: the name of a layer, "Frames", or None.
 
         The other arguments are values of further controls of the dock.
         """

@@ -9,11 +9,11 @@ from napari_plugin._pair import Images, Pair
 from napari_plugin._settings import Settings, no_report
 from napari_plugin._solve import fit
 
-MEMORY = 2**33
+MEMORY = 2**33  # in bytes
 
 
 def task_of(pair, samples, settings=None, place=()):
-    """Return a task with enough memory."""
+    """Return a task that may use `MEMORY`, which is more than any test needs."""
     return Task(pair, samples, settings or Settings(), place, available=MEMORY)
 
 

@@ -1,4 +1,7 @@
-"""Tests of fits, errors, lazy results and copied scripts, without a window."""
+"""Tests of fits, errors, lazy results and copied scripts, without a window.
+
+The core is the package `contrast_core`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ from tests.napari_plugin.plain import make_film, marked, pair_of, run, task_of
 
 CPCA_10 = Settings("cpca", n_components=10)
 CPCA_2 = Settings("cpca", n_components=2)
-NO_OPTIONS = {"denoised": {}, "weights": {}}  # of the layers that show a result
+NO_OPTIONS = {"denoised": {}, "weights": {}}  # options of the layers that show a result
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +145,7 @@ def test_the_shapes_decide_between_frames_and_patches():
 
 
 @pytest.mark.parametrize("n", [4999, 5000, 5001, 10_001])
-def test_evenly_spaced_frames_are_plotted_if_there_are_many(n):
+def test_at_most_5000_evenly_spaced_frames_are_plotted(n):
     stack = np.random.default_rng(0).normal(size=(n, 3, 2))
     rows = stack.reshape(n, 6)
     estimator = SimpleNamespace(mean_=rows.mean(axis=0), components_=np.eye(3, 6))

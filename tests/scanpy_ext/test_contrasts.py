@@ -1,4 +1,7 @@
-"""Tests of `tl.contrasts`: ranking, intervals, donors, slots, files and the plot."""
+"""Tests of `tl.contrasts`: the ranking, donors, the slots that it writes, and the plot.
+
+`tl.contrasts` makes one contrast for each level of a column, such as each cell type.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of the linear methods and of kernel cPCA: results in slots, on new cells, in tables."""
+"""Tests of the linear methods and of kernel cPCA: written slots, new cells and tables of genes.
+
+The core is the package `contrast_core`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of layers with missing values: `tl.pcpca` fits them, and `tl.impute` fills them in."""
+"""Tests of layers with missing values: models are fitted to them, and `tl.impute` fills them in."""
 
 from __future__ import annotations
 

@@ -56,6 +56,7 @@ EVERY = {
 }
 FORMATS = {"dense": np.asarray, "csr": sp.csr_matrix, "csc": sp.csc_matrix}
 IN_FILE = ["dense", "csr", "csc"]
+# Where the matrix is stored; a name without a place means an h5ad file.
 WHERE = [*IN_FILE, "dense in dask", "csr in dask", "dense in zarr", "csr in zarr"]
 
 # The cells are few and some genes are left out, which causes warnings about the contrast.

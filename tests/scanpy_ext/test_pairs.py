@@ -14,7 +14,7 @@ from contrast_core import ContrastWarning, PCAPlusPlus
 from contrast_core.contrast import effective_n_pairs
 from contrast_core.pairing import scaled_features
 
-DESIGN = ("condition", "ctrl", "donor")
+DESIGN = ("condition", "ctrl", "donor")  # groupby, reference and donor
 
 
 @pytest.fixture

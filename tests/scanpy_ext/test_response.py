@@ -18,7 +18,7 @@ DESIGN: dict[str, Any] = {"groupby": "target", "reference": "NT"}
 
 
 def screen(seed: int = 0, size: float = 1.2, dtype: Any = np.float32) -> anndata.AnnData:
-    """Return simulated cells of a screen with three targets.
+    """Return simulated cells of a screen with three targets, and reference cells (NT).
 
     One target changes 60% of its cells, one changes none, and one is rare.
     """

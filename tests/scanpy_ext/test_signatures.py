@@ -36,6 +36,7 @@ def test_every_function_has_few_parameters_and_describes_them(function: Any) -> 
     names = {name.strip("*") for heading in headings for name in heading.split(", ")}
     assert set(parameters) <= names
     if function.__name__ in cx.tl.__all__ and ".tl." in function.__module__:
+        # The text before the parameters says what the method keeps, removes or shows.
         effect = r"keeps? (and sharpens?|the difference)|keep and sharpen|removes|show the differ"
         assert re.search(effect, " ".join(head.split()))
 

@@ -78,7 +78,7 @@ def test_values_that_are_not_logarithms_cause_a_warning(
     sparse.X = sp.csr_matrix(sparse.X)
     scaled = sc.pp.scale(logs, copy=True, max_value=10)
     silent = scaled.copy()
-    silent.X[:, : 3 * silent.n_vars // 4] = 0  # genes of other tissues
+    silent.X[:, : 3 * silent.n_vars // 4] = 0  # these genes are not expressed
     words = ["raw counts", "sc.pp.scale", "too large for logarithms of counts"]
     for adata, expected in [
         (counts, words[0]),

@@ -37,6 +37,7 @@ def counted():
 
 @pytest.mark.slow
 def test_counts_are_read_from_a_layer(counted, tmp_path, monkeypatch):
+    # These settings make the fit short.
     for name, value in (("_RATES", (0.02,)), ("_PATIENCE", 1), ("_LEAST_GAIN", 1.0)):
         monkeypatch.setattr(f"contrast_core.probabilistic._clvm_variational.{name}", value)
     options = {"n_shared": 1, "n_comps": 1, "noise": "counts"}
