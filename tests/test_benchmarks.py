@@ -26,7 +26,10 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_an_unknown_experiment_is_refused() -> None:
     done = python(str(PAPERS), "cpca_nice")
     assert done.returncode == 2
-    assert "nothing is called cpca_nice; there are clvm, cpca, cpca_star, cvae" in done.stderr
+    assert (
+        "no files are called cpca_nice; the known names are clvm, cpca, cpca_star, cvae"
+        in done.stderr
+    )
 
 
 @pytest.mark.slow

@@ -36,13 +36,15 @@ def run(
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
     options = parser.parse_args()
     if unknown := sorted(set(options.names) - set(names)):
-        parser.error(f"nothing is called {', '.join(unknown)}; there are {', '.join(names)}")
+        parser.error(
+            f"no files are called {', '.join(unknown)}; the known names are {', '.join(names)}"
+        )
     missed, short = [], []
     for name in options.names or [name for name in names if name not in when_named]:
         print(f"\n== {name}", flush=True)
         needed = (needs or {}).get(name)
         if needed is not None and find_spec(needed) is None:
-            print(f"left out: it needs {needed}")
+            print(f"left out: the module {needed} is not installed")
             continue
         status, rows = _run_file(str(folder / f"{name}.py"))
         short += [f"{name}: {row}" for row in rows]
