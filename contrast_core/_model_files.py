@@ -139,7 +139,10 @@ def save(model: Model, path: str | os.PathLike[str], *, moments: bool = False) -
     }
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
     if len(text) > _LARGEST_HEADER:
-        raise ValueError(f"names and parameters take {len(text):,} bytes; shorten the names.")
+        raise ValueError(
+            f"names and parameters take {len(text):,} bytes, but a file holds at most "
+            f"{_LARGEST_HEADER:,} bytes of them; shorten the names."
+        )
 
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w") as archive:

@@ -476,8 +476,9 @@ def _composition_found(
     if not len(lacking):
         return _Finding("composition", True, f"the background has all {len(front)} cell types")
     said = (
-        f"cell types missing or rare in the background: {listed(list(lacking.index), most=5)}, "
-        f"{lacking.sum():.1%} of the foreground's cells ({by_chance:.1%} expected by chance)"
+        "the background has no or few cells of these types: "
+        f"{listed(list(lacking.index), most=5)}. They are {lacking.sum():.1%} of the foreground's "
+        f"cells ({by_chance:.1%} expected by chance)"
     )
     sound = float(lacking.sum()) - by_chance <= _LACKING
     if not sound:
@@ -525,7 +526,7 @@ def _ratio_found(
     no fixed value separates an effect from chance.
     """
     if not len(ratios):
-        return _Finding("ratio", False, "too few cells for a cross-fitted ratio")
+        return _Finding("ratio", False, "there are too few cells for a cross-fitted ratio")
     contrast, nulls = ratios.iloc[0], ratios[ratios["null"]]
     exploratory = ". Single cells were split instead of donors, so the ratio is exploratory"
     said = (
@@ -562,7 +563,11 @@ def _advice_found(
 ) -> _Finding:
     """Return the advice on whether a contrast is needed, as a finding that is always sound."""
     if found is None:
-        return _Finding("advice", True, "no advice: too few donors or cells, or a donor is missing")
+        return _Finding(
+            "advice",
+            True,
+            "there is no advice, because donors or cells are too few or a cell has no donor",
+        )
     something = found.found or (p_value is not None and p_value <= _LEVEL)
     said = found.sentence(something)
     if not by_donor:

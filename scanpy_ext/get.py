@@ -44,12 +44,13 @@ def contrasts(adata: AnnData, *, key: str = "contrasts") -> pd.DataFrame:
     `n_foreground_donors`, `n_background_donors`
         Number of donors of the condition and of the reference; 0 if no donors were given.
     `ratio`
-        Cross-fitted ratio of foreground to background: the mean squared distance of the condition's
-        cells from the mean of the reference, relative to the mean squared distance of the reference
-        cells. Both distances are along the direction that separates the two sets best. The ratio is
-        `1 + d ** 2`, where d is the difference of the two means in standard deviations of the
-        reference. The difference is measured on cells that had no part in choosing the direction.
-        If d is negative, the ratio is `1 - d ** 2`. Without a response the ratio is about 1.
+        Cross-fitted ratio of foreground to background along the direction that separates the two
+        sets best. The ratio is `1 + d ** 2`, where d is the difference of the two means in standard
+        deviations of the reference. The difference is measured on cells that had no part in
+        choosing the direction. If d is negative, the ratio is `1 - d ** 2`. Without a response the
+        ratio is about 1. If both sets vary equally along the direction, `1 + d ** 2` is the mean
+        squared distance of the condition's cells from the mean of the reference, divided by the
+        mean squared distance of the reference cells.
     `ratio_low`, `ratio_high`
         The ends of the ratio's 95% interval. The column `interval` says whether it is an interval
         over donors or, exploratory, over cells.

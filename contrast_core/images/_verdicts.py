@@ -338,7 +338,7 @@ def _without_means(covariance: FloatArray) -> FloatArray:
 
 
 def _cross_fitted(foreground: Blocks, background: Blocks) -> tuple[float, float]:
-    """Return the median held-out ratio of variances, and the same with the datasets exchanged.
+    """Return the median held-out ratio (see `verdicts`), and the same with the datasets exchanged.
 
     The median is over splits of the blocks into halves. If no split has halves that vary, infinity
     and zero are returned, which give no verdict.
@@ -363,7 +363,7 @@ def _cross_fitted(foreground: Blocks, background: Blocks) -> tuple[float, float]
 
 
 def _half_splits(n_blocks: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return all splits of the blocks into halves, or ten of them that are evenly spread."""
+    """Return all splits of the blocks into halves, or ten evenly spread ones of them."""
     everything = range(n_blocks)
     splits = []
     for others in combinations(everything[1:], n_blocks // 2 - 1) if n_blocks > 1 else ():

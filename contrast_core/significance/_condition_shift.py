@@ -86,10 +86,11 @@ class ConditionShift:
     def ratio(self) -> tuple[float, float, float]:
         """Return the foreground : background ratio and the ends of its interval.
 
-        The ratio is the mean squared distance of held-out foreground rows from the background's
-        mean, divided by the mean squared distance of background rows, both along the direction. It
-        is computed as 1 plus the squared effect, or 1 minus the squared effect if the effect is
-        negative. Without an effect, it is about 1.
+        The ratio is 1 plus the squared effect, or 1 minus the squared effect if the effect is
+        negative. Without an effect, it is about 1. Suppose that both datasets have the same
+        variance along the direction. A positive effect then gives the mean squared distance of
+        held-out foreground rows from the background's mean, divided by the mean squared distance of
+        background rows, both along the direction.
         """
         effects = np.array([self.effect, self.effect_low, self.effect_high])
         ratio, low, high = np.maximum(1 + effects * np.abs(effects), 0).tolist()

@@ -66,7 +66,7 @@ class Relabellings:
         rng: np.random.Generator,
         progress: Progress,
     ) -> FloatArray:
-        """Return the statistics of every relabelling, (B, k)."""
+        """Return the statistics of all components, with one row for each relabelling."""
         bar = with_progress(self._labels(rng), self.total, "permute", progress)
         return np.array([statistics_of(chosen) for chosen in bar])
 

@@ -16,7 +16,7 @@ from contrast_core.probabilistic import PCPCA
 from contrast_core.solve import LIMITS, Plan
 from contrast_core.spectral import CPCA, CPCAStar
 
-_PLAN = Plan("dense", None, 0, "given", LIMITS)
+_PLAN = Plan("dense", None, 0, "given", LIMITS)  # covariances are matrices of the features
 
 
 class Leading(NamedTuple):

@@ -77,7 +77,7 @@ def drawing(
     Raises
     ------
     TypeError
-        If `save` is neither a path nor a flag.
+        If `save` is neither a path nor True, False or None.
     ValueError
         If there are not as many axes as panels, or `figsize` is not a pair of positive numbers.
     """

@@ -59,12 +59,12 @@ def significance(
             spot, table["null_95"], "_", color="0.5", markersize=14, label="95% quantile by chance"
         )
         left.plot(spot, table["statistic"], "o", color="tab:red", label="component")
-        by = "by cell: exploratory" if exploratory else f"by {result['unit']}"
-        left.set(title=f"significance, {by}", ylabel="statistic")
+        by = "by cell (exploratory)" if exploratory else f"by {result['unit']}"
+        left.set(title=f"significance {by}", ylabel="statistic")
         legend_below(left, ax, side="left")
         right.bar(spot - 0.2, table["stability"], width=0.4, label="same component")
         right.bar(spot + 0.2, table["retention"], width=0.4, label="same subspace")
-        right.set(ylim=(0, 1.05), title=f"stability, {by}", ylabel="mean squared cosine")
+        right.set(ylim=(0, 1.05), title=f"stability {by}", ylabel="mean squared cosine")
         legend_below(right, ax, side="right")
         for panel in (left, right):
             panel.set(xticks=spot, xlabel="component")

@@ -235,7 +235,7 @@ def test_many_small_types_that_are_missing_together_are_reported(design):
     by_chance = np.average(less, weights=numbers)
     assert f"({by_chance:.1%} expected by chance)" in composition["message"]
     lacking = cells_without(many, kind="mono")
-    with pytest.warns(ContrastWarning, match="composition: .* and .* more, 5.* of the"):
+    with pytest.warns(ContrastWarning, match="composition: .* and .* more. They are 5.* of the"):
         check(lacking, cell_type="fine", **without_reference_cells(lacking))
 
 
@@ -276,12 +276,12 @@ def test_faults_of_the_design_are_named(design):
         (
             cells_without(design, kind="mono"),
             without_reference_cells,
-            "not be sound.*composition: .*rare .*'mono', 50.0%",
+            "not be sound.*composition: .*no or few cells .*: 'mono'. They are 50.0%",
         ),
         (
             cells_without(design, kind="mono", keep=5),
             without_reference_cells,
-            "missing or rare .*: 'mono', 50.0% of",
+            "no or few cells .*: 'mono'. They are 50.0% of",
         ),
         (design, {"batch": "plate"}, "batch: no batch has cells in both sets"),
         (nested, {}, "donor: no donor has cells in both sets"),
