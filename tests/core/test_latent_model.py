@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import multivariate_normal, multivariate_t
+from scipy.stats import t as student
 
 from contrast_core import CLVM, PCPCA
+from contrast_core.probabilistic._row_posterior import Model, run_e_step
 from tests.core.test_contract import planted
 
 KINDS = {"pcpca": PCPCA(gamma=0.1), "clvm": CLVM(), "clvm, robust rows": CLVM(robust="rows")}
@@ -83,6 +85,13 @@ def test_scores_and_densities_agree_with_the_joint_normal_distribution(
         elif o.any():
             expected = multivariate_t(law.mean[o], covariance, df=4).logpdf(row[o])
         assert densities[i] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_without_loadings_the_bound_of_heavy_tailed_values_is_their_log_density() -> None:
+    values, ones = np.random.default_rng(0).normal(size=(5, 3)), np.ones((5, 3))
+    found = run_e_step(values, ones, ones, Model(np.zeros((3, 2)), 2.0), "entries", degrees=4)
+    expected = student.logpdf(values, 4, scale=np.sqrt(2)).sum(axis=1)
+    np.testing.assert_allclose(found.log_density, expected)
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
