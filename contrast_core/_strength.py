@@ -24,7 +24,7 @@ class ContrastStrength:
 
     @property
     def strength_(self) -> float:
-        """Return the contrast strength of the fit: the method's `alpha_`, `beta_` or `gamma_`."""
+        """Return the contrast strength of the fit, which is `alpha_`, `beta_` or `gamma_`."""
         check_is_fitted(self)
         return float(getattr(self, f"{self._strength}_"))
 

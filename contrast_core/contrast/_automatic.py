@@ -20,7 +20,7 @@ def trace_ratio_alpha(
 
     .. math:: \alpha = \max_V
         \frac{\operatorname{tr} V^\top C_X V}{\operatorname{tr} V^\top C_Y V + k\tau},
-        \qquad \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
+        \qquad \tau = \tfrac{1}{4} \operatorname{tr}(C_Y) / D',
 
     over V (n_features, k) with orthonormal columns, where :math:`C_X` and :math:`C_Y` are the
     covariances of foreground and background. The maximum is attained by the top-k eigenvectors of
@@ -81,7 +81,7 @@ def background_ridge(
 ) -> float:
     r"""Return the ridge tau that the defaults of cPCA and cPCA* add to the background covariance.
 
-    .. math:: \tau = \tfrac14 \operatorname{tr}(C_Y) / D',
+    .. math:: \tau = \tfrac{1}{4} \operatorname{tr}(C_Y) / D',
 
     where D' is the number of features that vary in at least one of the datasets. This ridge is
     equivalent to shrinking the background covariance by 0.2 towards a multiple of the identity. The

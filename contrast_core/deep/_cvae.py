@@ -152,8 +152,10 @@ class CVAE(BackgroundMixin, ScoreMixin, Embedding):
         `noise` of the fit.
     own_networks_ : tuple of str
         Names of the networks that were given as `networks`.
-    n_features_in_, feature_names_in_
-        As in scikit-learn; names only if `X` had string column names.
+    n_features_in_ : int
+        Number of features, D.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if the data had names.
 
     Notes
     -----

@@ -43,9 +43,9 @@ def block_moments(
         are divided into eight consecutive blocks, or into fewer blocks with at least two samples
         each.
     stack : array
-        As for `Sampling.rows`.
+        Stack of a shape that `Patches.rows`, `Frames.rows` or `Channels.rows` accepts.
     mask : array-like of bool, optional
-        As for `Sampling.rows`.
+        Mask of the samples to use, as for `Patches.rows`, `Frames.rows` or `Channels.rows`.
     name : str, default="the stack"
         Name of the stack in error messages.
     progress : bool or callable, default=False
@@ -62,7 +62,7 @@ def block_moments(
     Raises
     ------
     ValueError, TypeError
-        See `Sampling.rows`.
+        In the cases in which `Patches.rows`, `Frames.rows` or `Channels.rows` raises.
     """
     stack = array_of(stack, name)
     if isinstance(sampling, Patches):

@@ -84,12 +84,15 @@ class Patches(Sampling):
         Parameters
         ----------
         stack : array of shape (..., height, width)
-            See `Sampling.rows`.
+            Any object with `shape` that slices like a NumPy array, in memory or lazy (dask, zarr,
+            HDF5, a TIFF file opened as an array).
         mask : array-like of bool of shape (height, width), or of the stack's shape, optional
             Mask for all images, or one for each image. Only windows that lie entirely within the
             mask become rows.
-        name, elements
-            See `Sampling.rows`.
+        name : str, default="the stack"
+            Name of the stack in error messages.
+        elements : int, optional
+            Number of values that are read at once.
 
         Returns
         -------
@@ -98,8 +101,12 @@ class Patches(Sampling):
 
         Raises
         ------
-        ValueError, TypeError
-            See `Sampling.rows`.
+        ValueError
+            If a stack of this shape has no such samples, or the mask has a wrong shape or contains
+            no sample.
+        TypeError
+            If pixels are not real numbers, the mask does not hold truth values, or the stack or the
+            mask has masked entries.
         """
         stack = array_of(stack, name)
         shape, sides = tuple(map(int, stack.shape)), self.sides

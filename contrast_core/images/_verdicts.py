@@ -80,7 +80,7 @@ class Verdict:
 
     @property
     def severity(self) -> Literal["doubtful", "instead"]:
-        """Severity: "instead" if another method suits the images better, else "doubtful"."""
+        """Return "instead" if another method suits the images better, else "doubtful"."""
         return "instead" if self.kind in _INSTEAD else "doubtful"
 
 

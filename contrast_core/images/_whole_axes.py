@@ -42,11 +42,14 @@ class Frames(Sampling):
         Parameters
         ----------
         stack : array of shape (..., height, width)
-            See `Sampling.rows`.
+            Any object with `shape` that slices like a NumPy array, in memory or lazy (dask, zarr,
+            HDF5, a TIFF file opened as an array).
         mask : array-like of bool, of the shape of the leading axes, optional
             True for the frames that become rows.
-        name, elements
-            See `Sampling.rows`.
+        name : str, default="the stack"
+            Name of the stack in error messages.
+        elements : int, optional
+            Number of values that are read at once.
 
         Returns
         -------
@@ -55,8 +58,12 @@ class Frames(Sampling):
 
         Raises
         ------
-        ValueError, TypeError
-            See `Sampling.rows`.
+        ValueError
+            If a stack of this shape has no such samples, or the mask has a wrong shape or contains
+            no sample.
+        TypeError
+            If pixels are not real numbers, the mask does not hold truth values, or the stack or the
+            mask has masked entries.
         """
         stack = array_of(stack, name)
         n_axes = len(stack.shape)
@@ -114,11 +121,14 @@ class Channels(Sampling):
         Parameters
         ----------
         stack : array
-            See `Sampling.rows`.
+            Any object with `shape` that slices like a NumPy array, in memory or lazy (dask, zarr,
+            HDF5, a TIFF file opened as an array).
         mask : array-like of bool, of the stack's shape without the axis of the channels, optional
             True for the pixels that become rows.
-        name, elements
-            See `Sampling.rows`.
+        name : str, default="the stack"
+            Name of the stack in error messages.
+        elements : int, optional
+            Number of values that are read at once.
 
         Returns
         -------
@@ -127,8 +137,12 @@ class Channels(Sampling):
 
         Raises
         ------
-        ValueError, TypeError
-            See `Sampling.rows`.
+        ValueError
+            If a stack of this shape has no such samples, or the mask has a wrong shape or contains
+            no sample.
+        TypeError
+            If pixels are not real numbers, the mask does not hold truth values, or the stack or the
+            mask has masked entries.
         """
         stack = array_of(stack, name)
         n_axes = len(stack.shape)

@@ -80,7 +80,7 @@ class Moments(abc.ABC):
 
     @property
     def size(self) -> int:
-        """Number of coordinates: D, or the dimension of the rows' span in the form "span"."""
+        """Number of coordinates, which is D, or the dimension of the span in the form "span"."""
         return self.n_features
 
     @property

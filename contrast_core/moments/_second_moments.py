@@ -327,7 +327,9 @@ class SecondMoments(Moments):
             Names of the features; by default the column names of the first DataFrame.
         name : str, default="X"
             Name of the data in error messages.
-        precision, device, progress
+        precision, progress
+            As for `from_data`.
+        device : torch.device or str, optional
             As for `from_data`. Tensors are read on the device of the first tensor by default.
 
         Returns

@@ -104,9 +104,10 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     objective_ : float
         Value of the objective at its maximum: the mean log-density of the foreground's rows minus
         gamma times the mean log-density of the background's rows.
-    n_iter_, converged_ : int, bool
-        Number of iterations of L-BFGS from the best start, and whether L-BFGS reached a maximum.
-        For complete data they are 1 and True.
+    n_iter_ : int
+        Number of iterations of L-BFGS from the best start; 1 for complete data.
+    converged_ : bool
+        Whether L-BFGS reached a maximum; True for complete data.
     start_objectives_ : ndarray of shape (number of starts,)
         For incomplete data only: the value of the objective that was reached from each start.
         Values below `objective_` belong to local maxima.

@@ -264,8 +264,10 @@ def contrast_report(
         The donor, animal or other unit that each row belongs to. Without units, rows are treated as
         independent. If several rows come from the same donor, all results then look far more
         certain than they are.
-    sample_weight, background_weight, background_mix
-        Weights of rows and of several backgrounds, as for `CPCA.fit`.
+    sample_weight, background_weight : array-like of shape (n,) and (m,), optional
+        A weight for each row, as for `CPCA.fit`.
+    background_mix : array-like of shape (number of backgrounds,), optional
+        Share of each background in the mixture, as for `CPCA.fit`.
     n_permutations : int, default=999
         Number of relabellings.
     n_resamples : int, default=200

@@ -275,7 +275,7 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
 
     @property
     def form_(self) -> Form:
-        """Return the form of the covariances: "dense", "span" or "products"."""
+        """Return the form of the covariances, which is "dense", "span" or "products"."""
         return self.plan_.form
 
     def _default_strengths(self) -> FloatArray:

@@ -44,12 +44,12 @@ class CPCAStar(StrengthPath, MomentContrast):
     n_components : int, default=2
         Number of components, k, from 1 to the number of features.
     beta : "auto" or float from 0 to 1, default="auto"
-        Contrast strength. "auto" takes :math:`1 / (1 + \tau)` with
-        :math:`\tau = \tfrac14 \operatorname{tr}(C_Y) / D'`, where D' is the number of features that
-        vary (see `contrast_core.contrast.background_ridge`). It is deterministic, uses no labels,
-        and does not depend on k. The meaning of a number depends on the units of the data. If all
-        rows are multiplied by c, the number :math:`\beta / (\beta + (1 - \beta) c^2)` gives the
-        same subspace as beta gave before. "auto" adapts to the units.
+        Contrast strength. "auto" takes :math:`1 / (1 + \tau)` with :math:`\tau = \tfrac{1}{4}
+        \operatorname{tr}(C_Y) / D'`, where D' is the number of features that vary (see
+        `contrast_core.contrast.background_ridge`). It is deterministic, uses no labels, and does
+        not depend on k. The meaning of a number depends on the units of the data. If all rows are
+        multiplied by c, the number :math:`\beta / (\beta + (1 - \beta) c^2)` gives the same
+        subspace as beta gave before. "auto" adapts to the units.
     orthogonal : bool, default=False
         If True, each direction is the best one that is orthogonal in feature space to all earlier
         directions, and `components_` equals `directions_`. If False, the directions are

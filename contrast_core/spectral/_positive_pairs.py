@@ -24,7 +24,7 @@ class PositivePairEmbedding(LinearEmbedding):
 
     @property
     def form_(self) -> Form:
-        """Return the form of the covariances: "dense", "span" or "products"."""
+        """Return the form of the covariances, which is "dense", "span" or "products"."""
         return self.plan_.form
 
 

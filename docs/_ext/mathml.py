@@ -16,6 +16,17 @@ _log = logging.getLogger(__name__)
 # Matches the sign that follows the name of a function, such as tr, if its argument has no brackets.
 # Browsers put no space there, so `_mathml` adds one.
 _AFTER_FUNCTION = re.compile(r"(<mo>&ApplyFunction;</mo>)(?!\s*<mo[^>]*>[(\[])")
+# Matches the end of a factor that stands before the name of a function, as in `n tr C`.
+_BEFORE_FUNCTION = re.compile(
+    r"(</(?:mi|mn|msub|msup|msubsup)>|[)\]]</mo>)(?=\s*<mi[^>]*>[A-Za-z]{2,}</mi>)"
+)
+# Matches a letter with an accent and an index, such as `\hat w_i`. docutils puts the index below
+# the letter, as the limit of a sum.
+_ACCENT_AND_INDEX = re.compile(
+    r"<munderover>\s*(<mi>\w</mi>)\s*(<m([a-z]+)>(?:(?!<m\3>).)*?</m\3>)\s*(<mo[^>]*>[^<]*</mo>)"
+    r"\s*</munderover>",
+    re.DOTALL,
+)
 
 
 def _mathml(node: nodes.Element, *, as_block: bool) -> str:
@@ -24,7 +35,12 @@ def _mathml(node: nodes.Element, *, as_block: bool) -> str:
     except MathError as error:
         _log.warning("formula %r: %s", node.astext(), error, location=node)
         return f"<code>{node.astext()}</code>"
-    return _AFTER_FUNCTION.sub(r'\1<mspace width="0.17em"/>', formula)
+    formula = _ACCENT_AND_INDEX.sub(r"<msub><mover>\1\4</mover>\2</msub>", formula)
+    # Browsers would stretch the bars of a norm to the height of the whole formula.
+    formula = formula.replace("<mo>‖</mo>", '<mo stretchy="false">‖</mo>')
+    for place in (_AFTER_FUNCTION, _BEFORE_FUNCTION):
+        formula = place.sub(r'\1<mspace width="0.17em"/>', formula)
+    return formula
 
 
 def _inline(self: HTML5Translator, node: nodes.math) -> None:
