@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from contrast_core import CPCA, PCPCA, CPCAStar, permutation_test
 from contrast_core._validation import FloatArray
+from contrast_core.significance import _statistic
 from tests.core.samples import (
     error_of_centre,
     geometric_median,
@@ -259,3 +260,7 @@ def test_datasets_of_units_with_equal_means_are_distinguished_by_their_covarianc
     )
     assert np.isfinite(test.null_statistics).all()
     assert test.p_values[0] < 0.05
+
+
+def test_a_dataset_without_variance_is_scaled_by_zero() -> None:
+    assert [_statistic._ratio(2.0, of) for of in (4.0, 0.0)] == [0.5, 0.0]

@@ -67,6 +67,8 @@ def test_loadings_of_every_result_are_found_by_key(cells: AnnData, untouched: An
     cx.tl.cpca(cells, **DESIGN, alpha=1.0)
     cx.tl.cpca(cells, **DESIGN, alpha=0.0, key_added="embedded", obsm="X_pca")
     cx.tl.clvm(cells, **DESIGN, n_shared=1)
+    cx.tl.cpca_path(cells, **DESIGN, n_representatives=2, alphas=[0.0, 50.0], key_added="few")
+    assert list(cells.uns["few"]["representatives"]) == [0, 1]  # PCA is not added once more
     cx.tl.cpca_path(cells, **DESIGN, n_representatives=2)
     cx.tl.cpca_path(cells, **DESIGN, n_representatives=2, obsm="X_pca", key_added="path")
     cx.tl.kernel_cpca(cells, **DESIGN, alpha=1.0)
