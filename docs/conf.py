@@ -62,7 +62,7 @@ autosummary_generate = True
 autosummary_ignore_module_all = False
 autodoc_default_options = {"members": True, "inherited-members": True}
 autodoc_member_order = "groupwise"
-# Types of parameters that a docstring does not name are taken from the signature.
+# If a docstring names a parameter without its type, the type is taken from the signature.
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_preserve_defaults = True

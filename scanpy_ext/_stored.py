@@ -140,9 +140,10 @@ class Fitted:
     def centres(self, adata: AnnData, scores: NDArray[np.floating], name: str = "adata") -> Any:
         """Return the values to subtract from the scores of cells.
 
-        The value is 0, unless the fit was within donors. After a fit within donors, the values have
-        shape (n_obs, n_comps): each cell has the mean score that its donor had in the fit. If the
-        donor was not in the fit, the mean of `scores` over its cells is used instead.
+        The value is 0, unless the fit had an argument `within`, so that it subtracted each donor's
+        mean from the donor's cells. After such a fit, the values have shape (n_obs, n_comps): each
+        cell has the mean score that its donor had in the fit. If the donor was not in the fit, the
+        mean of `scores` over its cells is used instead.
         """
         if "within" not in self.params:
             return 0.0

@@ -187,7 +187,8 @@ class _ElasticNet:
     The solution b minimises ``(a - b)'C(a - b) + ridge b'b + 2 level |b|_1``. As long as the
     non-zero features and their signs do not change, b solves a linear system. Otherwise,
     scikit-learn's coordinate descent finds the new features and signs for a given level, and least
-    angle regression finds them for a given count. The methods call the vector C a `correlations`.
+    angle regression finds them for a given count. In the methods, `correlations` stands for the
+    product C a.
     """
 
     def __init__(self, matrix: _Matrix, level: float, count: int | None) -> None:

@@ -248,7 +248,7 @@ def _shared(data: ContrastInput) -> BoolArray:
 
 
 def _units(adata: AnnData, data: ContrastInput, donor: str) -> dict[str, Any]:
-    """Return the donors of the cells of both sets, by argument name of the test."""
+    """Return the donor of each cell, as the arguments `units` and `background_units` of a test."""
     front, back, other = data.selection.foreground, data.selection.background, data.selection.other
     back_cells = (adata, donor, "donor", back) if other is None else (other, donor, "donor")
     return {

@@ -179,7 +179,7 @@ def test_each_orthogonal_direction_has_the_largest_remaining_ratio(
     np.testing.assert_allclose(star.components_ @ star.components_.T, np.eye(k), atol=1e-13)
 
 
-def test_neither_constant_features_nor_a_path_change_the_fit() -> None:
+def test_constant_features_do_not_change_the_fit_and_a_path_agrees_with_single_fits() -> None:
     X, Y = normal_pair(80, 60, 12)
     options: dict[str, Any] = {"orthogonal": True, "condition_limit": 1e6}
     star = CPCAStar(5, beta=0.9, **options).fit(X, background=Y)

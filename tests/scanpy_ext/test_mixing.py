@@ -1,4 +1,4 @@
-"""Tests of the mixing report for many cells, and of its scores of neighbours, iLISI and kBET."""
+"""Tests of the mixing report for many cells, and of iLISI and kBET, which compare neighbours."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_seed_determines_which_cells_are_drawn() -> None:
     assert abs(every["silhouette_cell_type"] - drawn["silhouette_cell_type"]).item() < 0.1
 
 
-def test_scores_of_neighbours_distinguish_mixed_from_separate_conditions() -> None:
+def test_ilisi_and_kbet_distinguish_mixed_from_separate_conditions() -> None:
     adata = embedded(900)
     adata.obs.loc[adata.obs_names[:10], "cell_type"] = "rare"
     report = cx.get.mixing_report(
