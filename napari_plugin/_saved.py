@@ -40,11 +40,12 @@ _HEAD = [
 
 
 def save_model(solution: Solution, path: Path) -> tuple[Path, bool]:
-    """Write a model to a file; return the file's path, and whether its slider will work.
+    """Write a model to a file; return the file's path, and whether it holds moments.
 
-    The slider of a loaded model works if the file also holds the moments (means and covariances of
-    the samples), from which the model is fitted again. The ending ".contrast" is appended to the
-    path if it is missing.
+    If the file holds the moments (means and covariances of the samples), a loaded model can be
+    fitted again from them, so the dock's slider "Suppression" works for it.
+
+    The ending ".contrast" is appended to the path if it is missing.
     """
     if not path.name.endswith(ENDING):
         path = path.with_name(path.name + ENDING)

@@ -5,9 +5,12 @@
 Each experiment prints the paper's figures beside ours. It states its data, and how they differ from
 the paper's. A row is "reached" if our figure is at least as good, and "short" if it is worse for a
 reason that is known and printed. A row that is worse without such a reason is "MISSED", and the
-command then fails. All short rows are listed again at the end. An experiment that needs larger data
-than the bundled ones says so and is left out. `python -m papers.pcpca noise` runs one experiment;
-`--help` lists the papers.
+command then fails. All short rows are listed again at the end.
+
+The environment variable CONTRAST_DATA names a folder of data that are too large to be bundled. If
+it is not set, an experiment that needs such data says so and is left out.
+
+`python -m papers.pcpca noise` runs one experiment; `--help` lists the papers.
 
 All experiments together take about 25 minutes of one core; CVAE and PCA++ take three quarters of
 it. The measurement of PCA++'s run times needs 6 GB of memory.

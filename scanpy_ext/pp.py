@@ -111,9 +111,9 @@ def genes_by_variance(
         lost = 1 - float(adata.var[default].to_numpy(dtype=bool)[chosen].mean())
         if lost > _LOST:
             warn(
-                f"{lost:.0%} of the {len(order)} genes of largest variance are not in "
-                f"adata.var[{default!r}], the genes that are used by default. Responses of these "
-                f"genes to a condition would be lost. Give mask_var={key_added!r}."
+                f"{lost:.0%} of the {len(order)} genes of largest variance are not marked in "
+                f"adata.var[{default!r}], which is used by default. The responses of these "
+                f"unmarked genes to a condition would be lost. Give mask_var={key_added!r}."
             )
     entry = {key_added: {"n_top_genes": n_top_genes}}
     slots = {"var": dict(zip(names, (chosen, variance), strict=True))}

@@ -38,10 +38,9 @@ def digits_on_photos(
     -------
     ContrastData
         `foreground`, `background` and `clean` have shape (n_samples, 784) and pixels from 0 to
-        1.25. Each row is a frame of `frame_shape` (28, 28). `clean` is the digit with the values
-        from 0 to 0.25 that were added, so `foreground - clean` is the crop. `labels` (n_samples,)
-        is the digit, 0 or 1. `units` and `background_units` name the photograph from which a frame
-        was cropped.
+        1.25. Each row is a frame of `frame_shape` (28, 28). `clean` is 0.25 times the digit, so
+        `foreground - clean` is the crop. `labels` (n_samples,) is the digit, 0 or 1. `units`
+        and `background_units` name the photograph from which a frame was cropped.
 
     Raises
     ------

@@ -46,7 +46,8 @@ class PairMoments:
     r"""Moments of positive pairs: moments of their means, half differences, and first views.
 
     PCA+ and PCA++ need only these moments. Read the pairs once, and then fit with any number of
-    components and any truncation. Moments of parts of a dataset can be merged and pickled.
+    components and any `truncation` (a parameter of `PCAPlusPlus`). Moments of
+    parts of a dataset can be merged and pickled.
 
     Parameters
     ----------
@@ -426,6 +427,7 @@ def check_pairs(
         raise ValueError(
             f"positive has n_samples={p.shape[0]} but X has n_samples={x.shape[0]}; row i of one "
             "is paired with row i of the other, so both need the same number of rows. Repeat rows "
-            "that have several partners, and give the effective number of pairs as n_effective."
+            "that have several partners, and give the effective number of pairs to "
+            "PCAPlusPlus.fit as n_effective."
         )
     return x, p, x.names or p.names

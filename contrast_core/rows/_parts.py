@@ -60,8 +60,8 @@ def pieces(parts: Sequence[RowsT]) -> tuple[list[RowsT], list[list[int]]] | None
     list of Rows, list of lists of int
         The pieces, and for each part the indices of its pieces. The result is None if the parts
         cannot be read together. Parts can be read together if they are selections of one dataset
-        that is not on a device, with the same columns and labels. The number of rows of each
-        selection must also be known and not zero, and its rows must be in ascending order.
+        that is not on a device, with the same columns, weights and groups. The number of rows of
+        each selection must also be known and not zero, and its rows must be in ascending order.
     """
     first = parts[0]
     if not all(part._is_read_with(first) and part._is_ascending() for part in parts):

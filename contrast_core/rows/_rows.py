@@ -23,7 +23,7 @@ T = TypeVar("T")
 RowsT = TypeVar("RowsT", bound="Rows")
 
 ELEMENTS = 2**22  # 32 MB of float64: large enough for BLAS, small compared with the data
-_ELEMENTS_PER_PASS = 16  # blocks of columns are larger by this factor if each needs a pass
+_ELEMENTS_PER_PASS = 16  # factor by which blocks of columns grow if each takes a pass over the rows
 
 
 class Rows(ABC):
@@ -195,7 +195,7 @@ class Rows(ABC):
     def blocks(
         self, *, elements: int | None = None, dense: bool = False, check: bool = True
     ) -> Iterator[Any]:
-        """Yield finite blocks of rows of bounded size, in the data's own dtype.
+        """Yield blocks of rows of bounded size, in the data's own dtype.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Fall back to a matrix if an iteration with products of the rows does not converge.
+"""Form a matrix if an iteration that only multiplies the data with vectors does not converge.
 
 Problem: whether an iteration converges within its budget is known only after it has run. The plan
 therefore names a second form of the moments, which is used if the iteration does not converge. An

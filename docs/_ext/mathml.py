@@ -13,8 +13,8 @@ from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 _log = logging.getLogger(__name__)
-# Matches the sign that follows the name of a function, such as tr, if its argument has no brackets.
-# Browsers put no space there, so `_mathml` adds one.
+# Matches the invisible operator between a function's name, such as tr, and an argument without
+# brackets. Browsers put no space there, so `_mathml` adds one.
 _AFTER_FUNCTION = re.compile(r"(<mo>&ApplyFunction;</mo>)(?!\s*<mo[^>]*>[(\[])")
 # Matches the end of a factor that stands before the name of a function, as in `n tr C`.
 _BEFORE_FUNCTION = re.compile(

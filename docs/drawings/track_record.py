@@ -60,7 +60,8 @@ def track_record() -> None:
         ax.minorticks_off()
     for ax in axes.flat[len(datasets) :]:
         ax.set_axis_off()
-    # If no panel lies below the last panel of the right column, it needs its own tick labels.
+    # If the number of panels is odd, the place below the last right panel is empty, so this panel
+    # must show the tick labels. If the number is even, the call changes nothing.
     axes.flat[len(datasets) - 2].tick_params(labelbottom=True)
     figure.supxlabel("components")
     figure.supylabel("classified correctly")

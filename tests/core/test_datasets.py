@@ -152,7 +152,7 @@ def test_raw_mouse_data_keep_their_units_of_measurement_and_missing_values(mouse
     np.testing.assert_allclose(scaled, mouse.foreground, rtol=1e-12, atol=1e-12)
 
 
-def test_frames_show_faint_digits_on_crops_of_other_photographs(digits) -> None:
+def test_faint_digits_lie_on_photographs_that_the_background_does_not_show(digits) -> None:
     assert digits.clean.min() == 0 and digits.clean.max() == 0.25
     crops = 255 * (digits.foreground - digits.clean)
     np.testing.assert_allclose(crops, np.round(crops), atol=1e-10)

@@ -143,7 +143,8 @@ def test_multiple_and_decoupled_eigenvalues_are_found() -> None:
 def test_the_automatic_alpha_is_the_largest_trace_ratio() -> None:
     """Check that the leading eigenvalues of ``x - alpha (y + ridge I)`` add up to zero.
 
-    The matrices are so small that the search space soon holds the eigenvectors of any alpha.
+    The matrices are so small that the eigenvectors converge while alpha is still rough. A search
+    that stopped there would return a wrong alpha.
     """
     for seed in range(8):
         x, y = (symmetric(np.geomspace(each, 0.1, 12), seed + each) for each in (20, 3))
@@ -157,7 +158,7 @@ def test_pairs_without_a_leading_eigenvector_are_not_proved() -> None:
     """Check that a proof fails if the leading eigenvector is left out.
 
     The residuals of the other eigenvectors do not reveal that it is missing. `beta` is an upper
-    bound of the next eigenvalue.
+    bound of the third eigenvalue, because two eigenvectors are given.
     """
     values = np.r_[20.0, 9.0, 8.0, np.linspace(1, 0, 27)]
     for first in (0, 1):
@@ -206,8 +207,8 @@ def test_the_bound_of_the_angle_divides_each_residual_by_its_own_eigenvalue_gap(
 def test_only_vectors_near_the_eigenvectors_are_proved(angle: float) -> None:
     """Use vectors at small angles to the leading eigenvectors.
 
-    An upper bound `beta` of the next eigenvalue does not suffice for a proof; the residuals must be
-    small too.
+    An upper bound `beta` of the third eigenvalue does not suffice to prove two eigenvectors; their
+    residuals must be small too.
     """
     values = np.r_[9.0, 8.0, np.linspace(1, 0, 28)]
     turned = np.eye(30)[:, :2]

@@ -17,7 +17,8 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 # Warnings that anndata causes and that the tests cannot avoid.
 THIRD_PARTY_WARNINGS = [
-    # The default format of write_zarr: https://anndata.readthedocs.io/en/stable/release-notes/
+    # `write_zarr` warns that its default format, zarr v2, will change:
+    # https://anndata.readthedocs.io/en/stable/release-notes/
     "ignore:Writing zarr v2 data:UserWarning",
     # anndata 0.13 reads options that pandas 3.1 deprecates:
     # https://github.com/pandas-dev/pandas/pull/68436

@@ -1,6 +1,7 @@
-"""Tests of `StructuredBackgroundRemover`, for patches, and of `FrameBackgroundRemover`.
+"""Tests of `StructuredBackgroundRemover` and of `FrameBackgroundRemover`.
 
-The results for patches are compared with plain NumPy.
+The first one works on patches, which are small windows of images. Its results are compared with
+plain NumPy.
 """
 
 from __future__ import annotations
