@@ -17,7 +17,7 @@ from ._logging import log_written
 
 _DEFAULT_NAME = re.compile(rf"(X|PCs)_({'|'.join(_keys.METHODS)})(_.*)?")
 # This key marks the entries of `.uns` that this package wrote. It holds the names that were written
-# into other slots together with the entry.
+# together with the entry into other slots of the AnnData, such as `.obsm`.
 _OWN = "slots"
 
 

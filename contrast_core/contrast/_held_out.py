@@ -2,8 +2,8 @@
 
 Directions that maximise a ratio of variances have a large ratio on the rows for which they were
 optimised, even if the data are noise. Therefore the directions are chosen from one half of the
-rows, by the rule of the automatic contrast, and their ratio is measured on the other half
-(Chernozhukov et al., Econometrics Journal 21:C1, 2018).
+rows, by the iteration that also finds the default contrast strength (`trace_ratio_alpha`), and
+their ratio is measured on the other half (Chernozhukov et al., Econometrics Journal 21:C1, 2018).
 """
 
 from __future__ import annotations

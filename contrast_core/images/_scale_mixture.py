@@ -90,7 +90,8 @@ def scale_mixture(
     unit = float(np.trace(background_covariance / n_features))
     noise = background_covariance / unit + NOISE_RIDGE * np.eye(n_features)
     lower = np.linalg.cholesky(noise)
-    # A factor of S is whitened rather than S, so that the product has no negative eigenvalues.
+    # S = F F^T is whitened as G G^T, where G is the whitened factor F. Such a product has no
+    # negative eigenvalues, except by rounding.
     values, vectors = np.linalg.eigh((covariance - background_covariance) / unit)
     shift = (mean - background_mean) / np.sqrt(unit)
     factor = np.column_stack([vectors * np.sqrt(np.maximum(values, 0.0)), shift])

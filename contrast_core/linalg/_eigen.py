@@ -3,9 +3,9 @@
 Problem: find the k algebraically largest eigenpairs of a symmetric matrix that may be indefinite.
 LAPACK's MRRR driver ("multiple relatively robust representations"; Dhillon and Parlett, Linear
 Algebra and its Applications 387:1, 2004) finds them with a backward error of a few machine epsilons
-times the norm. For a large matrix, a search whose results are proved (`_components`) is tried
-first. In the limit of an infinite alpha, the solutions are the eigenpairs of the foreground within
-the null space of the background.
+times the norm. For a large matrix, an iterative search whose results are proved (`_components`) is
+tried first. In the limit of an infinite alpha, the solutions are the eigenpairs of the foreground
+within the null space of the background.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def solve_matrix(
 ) -> tuple[Eigenpairs, str]:
     """Return the k algebraically largest eigenpairs of a symmetric matrix, and the solver's name.
 
-    If `budget` is given, a search ("search") that may multiply this many columns is tried first,
-    and its result is proved. If the search or the proof fails, LAPACK's MRRR driver ("eigh")
-    solves the problem. The vectors of equal eigenvalues are an arbitrary orthonormal basis of the
-    common eigenspace.
+    If `budget` is given, an iterative search ("search") is tried first. It multiplies the matrix by
+    at most this number of columns, and its result is proved. If the search or the proof fails,
+    LAPACK's MRRR driver ("eigh") solves the problem. The vectors of equal eigenvalues are an
+    arbitrary orthonormal basis of the common eigenspace.
     """
     if budget is not None:
         pairs = proved_components((matrix,), k, budget).pairs

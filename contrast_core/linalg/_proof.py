@@ -117,9 +117,9 @@ def bound_by_inertia(negated: Callable[[], FloatArray], pairs: RitzPairs, norm: 
         lower = dsyrk(1.0, raised, beta=1.0, c=matrix.T, overwrite_c=1, lower=1)
         _, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
         if not failed:
-            # The computed factor is the exact factor of a matrix that differs from this one by at
-            # most the added term (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
-            # Theorem 10.3).
+            # The computed factor is the exact factor of a matrix that differs from this one by
+            # rounding errors (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
+            # Theorem 10.3). The term that is added to the shift allows for them.
             return shift + len(matrix) * _EPS * (norm + abs(shift))
     return float("inf")
 

@@ -104,9 +104,10 @@ def rows_of(
 
 
 def array_of(values: Any, name: str) -> Any:
-    """Return the data as an array of real numbers that can be sliced, with any number of axes.
+    """Return an image or a stack as an array of real numbers that can be sliced.
 
-    Stored and dask arrays stay as they are; lists, DataFrames and tensors become ndarrays.
+    It may have any number of axes. Stored and dask arrays stay as they are; lists, DataFrames and
+    tensors become ndarrays.
 
     Raises
     ------

@@ -33,7 +33,7 @@ class Design:
 
     @property
     def labels_rows(self) -> bool:
-        """Whether the arguments give rows labels or weights."""
+        """Whether any argument gives labels or weights to the rows."""
         options = (
             self.within,
             self.background_within,

@@ -1,9 +1,10 @@
 """The positive part of a contrast: all of its positive eigenpairs.
 
-Problem: sparse PCA works with a square root of its matrix. A contrast also has negative
-eigenvalues, so only its positive part has a real square root. LAPACK's divide-and-conquer algorithm
-computes the whole spectrum. An eigenvalue counts as positive if it exceeds the rounding error,
-``4 D eps (v_X + alpha v_Y)``, where v_X and v_Y are the largest variances of a feature.
+Problem: sparse PCA works with a square root of its matrix. A contrast ``C_X - alpha C_Y``
+also has negative eigenvalues, so only its positive part has a real square root. LAPACK's
+divide-and-conquer algorithm computes the whole spectrum. An eigenvalue counts as positive if it
+exceeds the rounding error, ``4 D eps (v_X + alpha v_Y)``, where D is the size of the matrices, and
+v_X and v_Y are the largest diagonal entries of C_X and C_Y.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _EPS = float(np.finfo(np.float64).eps)
 def positive_part(x: Moments, y: Moments, alpha: float) -> Eigenpairs:
     """Return the positive eigenvalues of ``C_X - alpha C_Y`` and their eigenvectors as rows.
 
-    The eigenvectors are in feature space. alpha must be finite, and the moments must be of the form
-    "dense" or "span", since "products" has no matrix.
+    The eigenvectors are in feature space. alpha must be finite. The moments must hold their
+    covariance as a matrix, so their form must be "dense" or "span" (see `Moments`).
     """
     check_range_at(alpha, x, y)
     values, vectors = scipy.linalg.eigh(_contrast(x, y, alpha), driver="evd", check_finite=False)

@@ -40,7 +40,10 @@ class Scatter(NamedTuple):
 
     @property
     def unit_length(self) -> float:
-        """Return the mean squared length of rows at unit scale, weighted by the squared length."""
+        """Return the mean of ``|x|^2`` over rows at unit scale, with the weight ``|x|^2`` for each.
+
+        Long rows count more, because they are the first for which a step would overshoot.
+        """
         return self.unit_fourths / self.unit_squares if self.unit_squares else 0.0
 
 
@@ -151,9 +154,9 @@ def alternating(
 ) -> Iterator[tuple[FloatArray, NDArray[np.bool_]]]:
     """Yield standardised rows of one pass in random order, alternating between the datasets.
 
-    In this order, the share p of background rows stays at one half, so that the weight 1/p of a
-    background row stays small. With a constant learning rate, the result is then less noisy than if
-    all rows were shuffled together.
+    The step of a background row is multiplied by 1/p, where p is the share of background rows so
+    far (see `OnlineCPCAStar`). In this order, p stays at one half, so the factor stays small. With
+    a constant learning rate, the result is then less noisy than if all rows were shuffled together.
     """
     length, n_features = max(part.shape[0] for part in rows), rows[0].shape[1]
     order = [

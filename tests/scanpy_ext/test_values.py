@@ -63,7 +63,8 @@ def test_without_pandas_the_error_says_what_to_install() -> None:
         "scanpy_ext.tl needs pandas, which is not installed. Run pip install"
     )
     assert "'.[scanpy]'" in done.stdout
-    assert "needs scanpy_ext" not in done.stdout  # a missing module of the package itself
+    # `scanpy_ext.get` is a part of the package, so nothing that the user installs would provide it.
+    assert "needs scanpy_ext" not in done.stdout
 
 
 FEW = {"n_permutations": 20, "n_resamples": 2}
@@ -130,7 +131,7 @@ def test_sets_that_do_not_belong_together_cause_a_warning_or_an_error(
         cx.tl.project(other, logs)
 
 
-def test_columns_without_levels_or_donors_cause_a_warning_or_an_error(
+def test_unsuitable_columns_of_groups_or_donors_cause_a_warning_or_an_error(
     logs: AnnData, untouched: Any
 ) -> None:
     logs.obs["barcode"] = [f"cell {i}" for i in range(240)]
