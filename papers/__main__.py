@@ -2,10 +2,10 @@
 
     [CONTRAST_DATA=...] python papers [NAME ...]
 
-Each experiment prints the paper's figures beside ours. It states its data, and how they differ from
-the paper's. A row is "reached" if our figure is at least as good, and "short" if it is worse for a
-reason that is known and printed. A row that is worse without such a reason is "MISSED", and the
-command then fails. All short rows are listed again at the end.
+Each experiment states its data, and how they differ from the paper's. It prints a table, in which
+each row has a result of the paper beside ours. A row is "reached" if our result is at least as
+good, and "short" if it is worse for a reason that is known and printed. A row that is worse without
+such a reason is "MISSED", and the command then fails. All short rows are listed again at the end.
 
 The environment variable CONTRAST_DATA names a folder of data that are too large to be bundled. If
 it is not set, an experiment that needs such data says so and is left out.

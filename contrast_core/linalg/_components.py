@@ -52,9 +52,9 @@ from contrast_core.linalg._search import (
 
 _SINE = 1e-8  # largest accepted sine of the angle to the exact subspace
 _SINE_OF_MATRIX = 1e-10  # stricter for a single matrix, where this costs only one more step
-# In `proved_components`, the error must fall by the factor _PROGRESS within _PATIENCE steps with
-# the diagonal preconditioner or, if this is more, within one step for every 250 features. Otherwise
-# a better preconditioner follows.
+# `proved_components` begins with the diagonal preconditioner. A better one follows if the error
+# does not fall by the factor _PROGRESS within a number of steps. This number is the larger of
+# _PATIENCE and the number of features divided by _FEATURES_PER_STEP.
 _PROGRESS = 1e-3
 _PATIENCE = 8
 _FEATURES_PER_STEP = 250

@@ -70,8 +70,9 @@ class Pencil(NamedTuple):
         """Return a solver for ``sigma I - C(alpha)``, made definite along the wanted Ritz vectors.
 
         The matrix is made definite by adding a multiple of the outer product of each wanted Ritz
-        vector. sigma starts within the gap below the last wanted Ritz value if the residuals are
-        small, and otherwise above this value by about its residual. It is raised until the Cholesky
+        vector. If all residuals are smaller than the gap between the last wanted Ritz value and the
+        next, sigma starts in the middle of this gap. Otherwise it starts above the last wanted Ritz
+        value, by the norm of the residual of this value. sigma is raised until the Cholesky
         factorisation succeeds.
         """
         values, k = ritz.values, ritz.vectors.shape[1]

@@ -65,7 +65,7 @@ class StoredRows(Rows):
         return np.concatenate(parts) if parts else np.empty((0, len(wanted)), self.dtype)
 
     def _span(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the range of the dataset's rows that contains the rows `start` to `stop`."""
+        """Return the range of the file's rows that contains the selected rows `start` to `stop`."""
         if self._rows is None or start == stop:
             return start, stop
         return int(self._rows[start]), int(self._rows[stop - 1]) + 1
@@ -76,9 +76,10 @@ class StoredRows(Rows):
 
 
 class StoredColumns(Rows):
-    """Rows of a CSC dataset in a file; reading rows first loads the selected columns.
+    """Rows of a CSC dataset in a file.
 
-    The columns are loaded once for all selections of rows. Blocks of columns are read directly.
+    Before rows are read, the selected columns are loaded into memory, once for all selections of
+    rows. Blocks of columns are read directly.
     """
 
     place = "stored"
@@ -95,7 +96,7 @@ class StoredColumns(Rows):
         self._loaded = []
 
     def blocks(self, **options: Any) -> Iterator[Any]:
-        """Yield finite blocks of rows of bounded size, in the data's own dtype."""
+        """Yield blocks of rows of bounded size, in the data's own dtype."""
         yield from self.loaded().blocks(**options)
 
     def load(self, *, dense: bool = False, check: bool = True) -> Any:

@@ -11,7 +11,8 @@ from .._docs import documented
 from .._stored import stored_result
 from ._figure import AxesGiven, Drawn, Save, drawing, extra_width
 
-# In a table of more entries than this, an entry shows its two numbers of cells only if one is 0.
+# In a table of more entries than this, the numbers of foreground and background cells are written
+# only where one of the two is 0.
 _MANY = 30
 _LETTERS = 28  # number of letters of a name that fit into the default width
 _FEW = 4  # a panel has room for at least this many bars, so that single bars are not too thick

@@ -24,7 +24,9 @@ Save: TypeAlias = str | PathLike[str] | bool | None
 Drawn: TypeAlias = list[Axes] | Figure | None
 
 
-FLOOR = 1e-3  # values that vary less than this share of the widest axis are drawn as constant
+# Values whose range is below this share of the widest range in a figure count as constant, because
+# their variation is taken for rounding errors.
+FLOOR = 1e-3
 _FONT_SIZE = 10.0  # sizes of panels are given for this font size
 _DPI = 150
 _LETTER = 0.08  # width of a letter in inches

@@ -100,10 +100,11 @@ def test_p_value_and_interval_account_for_the_dependence_between_effects_of_dono
             for name in np.unique(data["units"])
         ]
     )
-    # The effect of a donor is a mean of inner products of its own difference with the differences
-    # of the other donors. The inner product of two donors is part of both effects, so the effects
-    # depend on each other. With n donors, the usual estimate of the variance of their mean is
-    # therefore multiplied by 2 (n - 1) / (n - 2).
+    # The difference of a donor is the mean of its foreground rows minus the mean of its background
+    # rows. Its effect is a mean of inner products of this difference with the differences of the
+    # other donors. The inner product of the differences of two donors is part of the effects of
+    # both, so these effects depend on each other. With n donors, the usual estimate of the variance
+    # of the mean effect is therefore multiplied by 2 (n - 1) / (n - 2).
     error = np.sqrt({3: 4, 5: 8 / 3}[n] / n) * effects.std(ddof=1)
     assert found.p_value == pytest.approx(student.sf(effects.mean() / error, n - 1))
     half = student.ppf(0.975, n - 1) * error
@@ -190,7 +191,7 @@ def test_held_out_scores_are_in_standard_deviations_of_the_background() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-def test_sparse_rows_and_other_units_give_the_same_result(dtype: Any) -> None:
+def test_sparse_rows_and_rescaled_rows_give_the_same_result(dtype: Any) -> None:
     counts = np.random.default_rng(0).poisson(1.0, size=(120, 80)).astype(dtype)
     counts[:60, 3] += 2
     dense = condition_shift(counts[:60], background=counts[60:], random_state=1)
@@ -266,7 +267,8 @@ def test_the_mixture_its_threshold_and_its_share_agree_with_plain_numpy(
     estimate, low, high = found.share()
     means = [each.mean() for each in posteriors]
     assert estimate == pytest.approx((means[0] - means[1]) / (means[2] - means[1]), abs=1e-5)
-    # Twice the variance is added, because the model is estimated from the same scores.
+    # The variance is multiplied by 3, because the scores depend on each other and the model is
+    # estimated from them.
     error = np.sqrt(3 * (posteriors[0].var() + posteriors[1].var()) / 600)
     half = norm.ppf(0.975) * error / (means[2] - means[1])
     assert (low, high) == pytest.approx(

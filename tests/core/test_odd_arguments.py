@@ -42,8 +42,8 @@ LABELS: dict[str, Any] = {
     "not a time": np.array(["NaT"] + ["2020-01-01"] * (N - 1), dtype="M8[D]"),
     "sparse": sp.csr_matrix(np.ones((N, 1))),
 }
-# Every function of labels is tested with these kinds. One function is tested with all other kinds,
-# because all functions check labels in the same way.
+# Every function that takes labels is tested with these kinds of invalid labels. Only
+# `ContrastByLabel` is tested with all kinds, because all functions check labels in the same way.
 FEW_LABELS = ("too few", "None among words", "NA", "a generator")
 SAME_LABELS: dict[str, Any] = {
     "list": LABELS_OF_ROWS.tolist(),

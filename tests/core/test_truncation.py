@@ -66,7 +66,8 @@ def test_the_noise_variance_and_the_number_of_spikes_are_estimated(d: int, n_spi
     """
     bulk = bulk_of(sample(500, d, np.geomspace(100, 5, n_spikes), sd=3.0))
     assert bulk.n_above == n_spikes
-    # The tolerance is three standard deviations of the median over such spectra, about 1% each.
+    # The noise variance is estimated by the median of the eigenvalues, whose standard deviation is
+    # about 1% here. The tolerance is three times as large.
     assert bulk.variance == pytest.approx(9.0, rel=0.03)
 
 
@@ -160,7 +161,7 @@ def test_the_expected_error_agrees_with_the_paper() -> None:
     assert growing == pytest.approx(np.sqrt(0.5 / 10.5))
 
 
-def test_the_error_is_one_below_the_detectable_spike_and_falls_above() -> None:
+def test_below_the_detectable_spike_the_error_is_one_and_above_it_falls() -> None:
     threshold = detectable_spike(300, 200)
     assert threshold == pytest.approx(np.sqrt(300 / 400))
     assert detectable_spike(300, 200, exchangeable=False) == pytest.approx(np.sqrt(300 / 200))

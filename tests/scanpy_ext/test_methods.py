@@ -19,7 +19,8 @@ from contrast_core.linalg import subspace_error
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 USED = np.arange(12) > 2
 GAPS = {"layer": "levels", "mask_var": USED}
-# Each method has the estimator of the core, the options of `tl`, and the entries of `.uns`.
+# Each entry holds the estimator of the core, the options of the function of `tl`, and the names of
+# results in `.uns`.
 CORE = {
     "cpca": (CPCA(3, alpha=0.5), {"alpha": 0.5}, ["alpha", "contrastive_eigenvalues"]),
     "cpca_star": (CPCAStar(3), {}, ["beta", "generalized_eigenvalues"]),
@@ -107,7 +108,8 @@ def test_slots_of_kernel_cpca_hold_the_results_of_the_core(cells):
         cells.obsm["X_kernel_cpca"], model.transform(cells.X), rtol=1e-5, atol=1e-5
     )
     assert "PCs_kernel_cpca" not in cells.varm
-    # The default coefficient follows the unit of the data, so the scores do not depend on the unit.
+    # The default of `kernel_gamma` is computed from the scale of the data, so the scores do not
+    # change if all data are multiplied by 10.
     other = cells.copy()
     other.X = sp.csr_matrix(other.X * 10)
     for adata in (cells, other):
