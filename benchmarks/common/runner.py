@@ -52,7 +52,7 @@ def run(
             missed.append(name)
     if short:
         print("\nworse than in the paper, for the reasons printed above:", *short, sep="\n  ")
-    print("\n" + (f"not reached in: {', '.join(missed)}" if missed else "all reached"))
+    print("\n" + (f"failed: {', '.join(missed)}" if missed else "no file failed"))
     return int(bool(missed))
 
 

@@ -67,7 +67,7 @@ class NegativeBinomial:
     def log_density(self, rows: Tensor, decoded: Tensor, log_noise: Tensor) -> Tensor:
         log_mean = self.proportions(decoded) + torch.log(_totals(rows))
         # A negative binomial count is Poisson with a random mean. The relative variance of this
-        # mean is 1 / theta.
+        # mean is 1 / theta, and `log_noise` is the logarithm of its relative standard deviation.
         dispersion = torch.exp(-2 * log_noise)  # theta
         # logaddexp gives log(theta + mean) without overflow and without loss of the smaller term.
         log_both = torch.logaddexp(log_mean, -2 * log_noise)

@@ -82,8 +82,8 @@ class Sampling(ABC):
             As for `rows`. Only a part of it is in memory at a time.
         out : array of the stack's shape, optional
             Array to write the result to. A `numpy.memmap`, a zarr array or an HDF5 dataset can hold
-            results larger than memory. It is written from beginning to end. If samples overlap,
-            the result for one whole image is in memory at a time.
+            results larger than memory. Results are written in the order of the samples. If samples
+            overlap, the result for one whole image is in memory at a time.
         progress : bool or callable, default=False
             Show a progress bar with tqdm, or with a callable that is called as
             ``progress(iterable, total=, desc=)``. An exception that it raises during iteration

@@ -310,10 +310,11 @@ def _runs(starts: NDArray[np.intp], stride: int) -> list[slice]:
 def _steps(
     starts: NDArray[np.intp], side: int, stride: int
 ) -> Iterator[tuple[slice, tuple[Any, Any]]]:
-    """Yield slices of an axis, each with the windows that cover it and its place in them.
+    """Yield slices of an axis, each with an index of windows and an index within these windows.
 
-    A slice holds one pixel of each of several windows, or all pixels of a single window. No pixel
-    occurs twice in a slice, so that all of its pixels can be added at once.
+    The two indices select the values of the slice's pixels from the results of windows. A slice
+    holds one pixel of each of several windows, or all pixels of a single window. No pixel occurs
+    twice in a slice, so that all of its pixels can be added at once.
     """
     if len(starts) == 1:
         yield slice(0, side), (0, slice(None))

@@ -21,9 +21,10 @@ LEVEL = 0.05  # significance level; the smallest possible p-value must not excee
 class Relabellings:
     """Relabellings of a permutation test: all of them, or some drawn at random.
 
-    A unit that occurs in both datasets has two parts, which are either swapped or left in place.
-    All other units are distributed freely, but each dataset keeps its number of units.
-    `n_distinct` is the number of distinct relabellings, and `total` is the number that is used.
+    A unit is a single row, or a set of rows such as a donor. A unit that occurs in both datasets
+    has one part in each, and the two parts are either swapped or left in place. All other units are
+    distributed freely, but each dataset keeps its number of units. `n_distinct` is the number of
+    distinct relabellings, and `total` is the number that is used.
     """
 
     samples: TwoSamples

@@ -16,7 +16,7 @@ from contrast_core.probabilistic import PCPCA
 from contrast_core.solve import LIMITS, Plan
 from contrast_core.spectral import CPCA, CPCAStar
 
-_PLAN = Plan("dense", None, 0, "given", LIMITS)  # covariances are matrices of the features
+_PLAN = Plan("dense", None, 0, "given", LIMITS)  # covariances are D x D matrices
 
 
 class Leading(NamedTuple):
@@ -31,8 +31,9 @@ class Leading(NamedTuple):
 class Statistic:
     r"""Statistic of the leading component of two covariances P and Q of any scale.
 
-    At a given strength, both covariances are scaled to the total variances of the data, and the
-    statistic is the method's leading eigenvalue.
+    At a given strength, P and Q are scaled so that their traces are the total variances of the
+    foreground and the background before relabelling. The statistic is the method's leading
+    eigenvalue.
 
     Without a given strength, the automatic alpha of one component is the largest ratio of
     variances, :math:`\max_v v^\top P v / v^\top (Q + \tau I) v`, where :math:`\tau` is a quarter

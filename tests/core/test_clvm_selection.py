@@ -1,6 +1,6 @@
 """Tests of how CLVM selects features and the number of shared dimensions.
 
-Some tests add missing values, or robust noise.
+Some tests use data with missing values, or `robust`, which replaces normal noise by Student's t.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ def test_exactly_the_uninformative_channels_are_left_out(seed: int, sparsity: An
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
-def test_a_larger_penalty_leaves_fewer_features_in_any_unit(adaptive: bool) -> None:
-    """Check that the number of selected features falls as the penalty rho rises, in any unit.
+def test_a_larger_penalty_selects_fewer_features(adaptive: bool) -> None:
+    """Check that the number of selected features falls as the penalty rho rises.
 
-    Without adaptive weights, the unit of rho is the inverse of the unit of the data, as in the
-    paper.
+    With adaptive weights, this number does not depend on the unit of the data. Without them, the
+    unit of rho is the inverse of the unit of the data, as in the paper.
     """
     data = make_motion_sensors(500, 400)
 

@@ -103,7 +103,7 @@ def test_scale_shift_order_constants_and_empty_rows_do_not_change_the_fit(name: 
 
 
 @EACH_MODEL
-def test_copies_and_files_of_fits_to_incomplete_rows_give_the_same_results(
+def test_pickled_and_saved_models_give_the_same_results_for_incomplete_rows(
     name: str, tmp_path: Path
 ) -> None:
     X, Y = gappy()

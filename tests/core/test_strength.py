@@ -1,4 +1,7 @@
-"""Tests of `strength_`, `at` and `path`, which all methods with a contrast strength have."""
+"""Tests of `strength_`, `at` and `path` of the methods with a contrast strength.
+
+The online method has only `strength_`.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,7 @@ def test_negative_contrast_causes_a_warning_of_at_but_not_of_path() -> None:
         fitted.at(50.0)
 
 
-def test_the_online_method_has_a_strength_but_no_moments_for_other_strengths() -> None:
+def test_the_online_method_has_a_strength_but_no_method_at() -> None:
     X, Y = planted()
     online = OnlineCPCAStar(beta=0.25, learning_rate=1e-4, n_passes=1).fit(X, background=Y)
     assert online.set_params(beta=0.5).strength_ == online.beta_ == 0.25
