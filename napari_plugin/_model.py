@@ -29,10 +29,10 @@ from napari_plugin._settings import (
 from napari_plugin._solve import Solution, fit
 
 _MOST_POINTS = 5000  # largest number of frames in the plot of scores
-# With more features than this, the curve is not drawn, because each of its points needs a
-# decomposition.
+# The dock draws a curve of the variance that is kept at each position of the slider. With more
+# features than this, it is not drawn, because each of its points needs an eigendecomposition.
 _MOST_FEATURES = 1024
-# Positions of the slider at which the curve of the kept variance is computed.
+# Positions of the slider at which the curve is computed.
 _CURVE = tuple(np.linspace(0.05, 0.95, 13).tolist())
 _CHUNK = 2**17  # number of pixels of whole frames that are computed together
 

@@ -25,11 +25,11 @@ CLVM, which accept them. SparseCPCA and CLVM are fitted for up to 5 components, 
 takes too long, or that a method does not have so many components. CLVM has as many shared as
 salient variables.
 
-The advice of `contrast_report`, which uses no labels, is then compared with these figures. A
-combination of a dataset with an effect and a number of components is called a place. In at least
-80% of the places the figure of the advised method must be within 0.02 of the best of the four
-methods that can be advised. For each kind of dataset without an effect, the advice must be "nothing
-to find" in at least 19 of 20 random draws.
+The advice of `contrast_report`, which uses no labels, is then compared with these figures. Each
+number of components on each dataset with an effect is called a place. In at least 80% of the places
+the figure of the advised method must be within 0.02 of the best of the four methods that can be
+advised. For each kind of dataset without an effect, the advice must be "nothing to find" in at
+least 19 of 20 random draws.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Removal of a structured background from windows of images, using only their moments."""
+"""Removal of a structured background from patches of images, by a model fitted to moments."""
 
 from __future__ import annotations
 

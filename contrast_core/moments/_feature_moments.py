@@ -70,8 +70,8 @@ class FeatureMoments(NamedTuple):
             rows = rows.tocsr()
             columns = rows.indices.astype(np.intp)
             each = None if weights is None else np.repeat(weights, np.diff(rows.indptr))
-            # `cumsum` and `bincount` add the weights in the same order. Therefore `absent` is
-            # exactly 0 for a column of which every entry is stored.
+            # `cumsum` adds the weights in the order in which `bincount` adds them below. Therefore
+            # `absent`, the difference of the two sums, is exactly 0 if a column is fully stored.
             n = n if weights is None else weights.cumsum()[-1]
 
             def total(values: FloatArray | None) -> FloatArray:

@@ -161,12 +161,12 @@ def _add_rows(  # type: ignore[no-untyped-def]
     cross_products,
     other_products,
 ):
-    """Write the centred dense columns of some rows to `block`, and add products of the others.
+    """Write the centred dense columns of some rows to `block`, and add products of other columns.
 
     The products of the other columns with the dense columns are added to `cross_products`, and
-    their products with each other to `other_products`. The rows begin at row `first`. `place` holds
-    the position of each feature: p >= 0 if it is dense column p, and -1 - p if it is column p of
-    the others. `kept` is a buffer for the entries of the other columns.
+    the products of the other columns with each other to `other_products`. The rows begin at row
+    `first`. `place` holds the position of each feature: p >= 0 if it is dense column p, and -1 - p
+    if it is column p of the others. `kept` is a buffer for the entries of the other columns.
     """
     n_rows, n_dense = block.shape
     column = np.empty(len(kept), np.uint16)

@@ -97,8 +97,8 @@ def starting_point(
 
     If the noise is normal and no value is missing, the model is fitted to the moments of all rows.
     Otherwise it is fitted to a sample of rows that fits into memory, or to all rows if values are
-    missing. A penalty selects the features with salient loadings. The horseshoe and relevance
-    determination are not used for the start.
+    missing. If `search.sparsity` is a number or "auto", a penalty selects the features with salient
+    loadings. The horseshoe and relevance determination are not used for the start.
     """
     sparsity = None if search.sparsity == "horseshoe" else search.sparsity
     search = search._replace(n_init=1, tol=_TOL, max_iter=_STEPS, sparsity=sparsity, ard=False)
@@ -140,7 +140,7 @@ def _count_start(
     n_shared: int,
     search: Search,
 ) -> Start:
-    """Return a start for counts, from a fit to log(1 + y) of counts y with equal row totals."""
+    """Return a start from a fit to log(1 + y), where y are counts scaled to equal row totals."""
     priors = replace(search.priors, feature_groups=search.priors.groups_of(varies))
     search = search._replace(priors=priors)
     sampled, search = _sampled(parts, search)

@@ -98,7 +98,7 @@ def test_the_report_lists_the_features_of_largest_loading_with_intervals() -> No
         report.features(0)
 
 
-def test_units_are_reported_and_change_the_test() -> None:
+def test_the_report_gives_the_numbers_of_units_and_the_smallest_possible_p_value() -> None:
     X, Y = two_sets(n=90)
     units, others = np.arange(90) // 10, 100 + np.arange(80) // 10
     report = contrast_report(CPCA(1), X, background=Y, units=units, background_units=others, **FEW)
@@ -216,7 +216,7 @@ def excess_by_hand(
 
 
 @pytest.mark.parametrize("paired", [False, True])
-def test_the_excess_its_interval_and_the_p_value_agree_with_their_definitions(paired: bool) -> None:
+def test_excess_and_interval_and_p_value_agree_with_their_definitions(paired: bool) -> None:
     """Compare with the definitions, for every division of the units into folds.
 
     The folds are random, so the results must agree with exactly one of these divisions.

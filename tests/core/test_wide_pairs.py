@@ -1,4 +1,8 @@
-"""Tests of PCA+ and PCA++ with many features, in the rows' span or by products with the rows."""
+"""Tests of PCA+ and PCA++ with many features, for which a covariance matrix would be large.
+
+The moments then have another form: "span" is a matrix in a basis of the span of the rows, and
+"products" stands for products of the rows with a few columns, without a matrix.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +30,9 @@ WIDE, TALL = (40, 1600), (450, 900)
 SIGNAL, BACKGROUND = (60.0, 30.0), (300.0, 150.0)
 
 
-PRODUCTS = replace(LIMITS, one_matrix=100)  # with this limit, products are planned
-# Each case has the numbers of pairs and features, and the limits of the plan.
+PRODUCTS = replace(LIMITS, one_matrix=100)  # with this limit, the form is "products"
+# Each case has the numbers of pairs and features, and the limits by which the form is chosen. The
+# solver "gram" uses the form "span".
 CASES = {
     "gram": (WIDE, LIMITS),
     "products": (TALL, PRODUCTS),

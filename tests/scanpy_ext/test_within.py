@@ -88,7 +88,10 @@ def test_scores_are_centred_within_donors_and_show_the_condition(name: str, unto
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_the_result_agrees_with_the_core_within_groups(apart: bool) -> None:
-    """Compare the result with the core's; the background is the reference or another AnnData."""
+    """Compare `cx.tl.cpca` with `CPCA` of `contrast_core`.
+
+    The background is another AnnData if `apart` is true, and otherwise the cells of "ctrl".
+    """
     adata, other = study(), study(1)
     behind = other if apart else adata[adata.obs["condition"] == "ctrl"]
     design = {"background": other} if apart else DESIGN

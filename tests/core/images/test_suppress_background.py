@@ -205,7 +205,7 @@ def test_a_background_with_few_windows_is_called_too_small(
             assert "windows of 8 x 8 pixels" in said[0].sentence
 
 
-def test_images_stay_as_bright_unless_the_mean_is_removed_too() -> None:
+def test_the_mean_brightness_of_an_image_is_kept_unless_its_removal_is_requested() -> None:
     rng = np.random.default_rng(0)
     clean = 0.6 + 0.3 * cells(MASK.shape, rng) - 0.4 * cells(MASK.shape, rng)
     image = clean + 0.1 * stripes(MASK.shape, rng)
@@ -216,8 +216,8 @@ def test_images_stay_as_bright_unless_the_mean_is_removed_too() -> None:
     assert asked.brightness == 0
     np.testing.assert_allclose(kept.denoised - asked.denoised, kept.brightness, atol=1e-12)
     assert kept.verdicts == asked.verdicts == ()
-    # The image stays as bright if the masked area is darker than the rest of the image: a dark
-    # ground behind bright cells, and a dark part of a texture.
+    # The mean is also kept if the masked area is darker than the rest of the image. The first image
+    # has a dark ground behind bright cells, and the second has a texture with a dark part.
     for bright in (IMAGE + 100, 0.5 + np.abs(image - 0.6)):
         result = suppress_background(bright, MASK, sampling=QUICK)
         assert result.denoised.mean() == pytest.approx(bright.mean(), abs=0.02)
