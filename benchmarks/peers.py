@@ -159,7 +159,9 @@ def same_directions(report: Report, found: dict[str, Any]) -> None:
         for part, end in ((slice(0, 5), "largest"), (slice(-5, None), "smallest")):
             pairs = zip(star.directions_[part], directions[part], strict=True)
             sine = max(subspace_error(a[None], b[None]) for a, b in pairs)
-            report.measured(f"gcPCA, five directions, {end} index: sine", sine, most=SINE)
+            report.measured(
+                f"gcPCA, five directions with {end} contrast index: sine", sine, most=SINE
+            )
 
 
 def default_views(name: str, module: Any, X: Any, Y: Any) -> list[Any]:
@@ -211,8 +213,8 @@ def departures(found: dict[str, Any]) -> None:
         sets = centred(X, Y)
         model = fitted_gcpca(found["generalized_contrastive_PCA"], *sets)
         star = CPCAStar(1, beta=1, condition_limit=1e13).fit(sets[0], background=sets[1])
-        values = f"{model.objective_values_[0]:.3f}; {star.contrast_index_[0]:.3f}"
-        print(f"  gcPCA with n = 2 m: objective_values_; contrast index: {values}")
+        value, index = model.objective_values_[0], star.contrast_index_[0]
+        print(f"  gcPCA with n = 2 m: objective_values_ {value:.3f}; contrast index {index:.3f}")
     for few in (Y, Y[:40]) if "rhopca" in found else ():
         value = silhouette(rho_scores(found["rhopca"], X, few), mice.labels)
         print(f"  rhopca, {len(few)} background rows of 77 features: silhouette {value:.2f}")

@@ -11,8 +11,10 @@ Harmony (harmonypy, which is installed for the length of the run) is told the co
 cell. PCA+ and PCA++ get pairs of cells instead. "PCA++, paper's form" has 50 components like the
 paper.
 
-The bounds are for PCA++ with all defaults (20 components). The agreement of Leiden clusters with
-the cell type is the mean over the resolutions .3, .6 and 1 and over five seeds.
+Three results of PCA++ with all defaults (20 components) are checked against bounds: how well Leiden
+clusters agree with the condition and with the cell type, and the share of cells whose type is
+classified correctly by their neighbours in the other condition. The agreement with the cell type is
+the mean over the resolutions .3, .6 and 1 and over five seeds.
 """
 
 from __future__ import annotations

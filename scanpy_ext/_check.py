@@ -478,7 +478,7 @@ def _composition_found(
     said = (
         "the background has no or few cells of these types: "
         f"{listed(list(lacking.index), most=5)}. They are {lacking.sum():.1%} of the foreground's "
-        f"cells ({by_chance:.1%} expected by chance)"
+        f"cells (by chance alone, such types would be {by_chance:.1%} of these cells)"
     )
     sound = float(lacking.sum()) - by_chance <= _LACKING
     if not sound:

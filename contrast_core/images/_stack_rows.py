@@ -137,8 +137,8 @@ class StackRows(Rows):
             array must hold zeros at first, and it is complete when the results of all rows have
             been added.
         start, stop : int
-            Two consecutive values of `edges()`. These rows must be all windows of the stack:
-            none may have been left out by a mask.
+            Two consecutive values of `edges()`. The method can be used only if no window of the
+            stack was left out by a mask.
         results : ndarray of shape (stop - start, n_features) or (stop - start, 1)
             One number for each feature of each sample, or one number for each sample.
         """

@@ -32,7 +32,8 @@ def chunk_side(stack: Stack, axis: int) -> int | None:
     if not isinstance(chunks, tuple) or len(chunks) != len(stack.shape):
         return None
     side = chunks[axis]
-    return int(max(side) if isinstance(side, tuple) else side)  # dask stores all lengths
+    # Dask stores the lengths of all chunks along the axis; other arrays store one length.
+    return int(max(side) if isinstance(side, tuple) else side)
 
 
 def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np.float64]:
@@ -91,7 +92,7 @@ def weight_maps(estimator: Weighted, frame_shape: tuple[int, int]) -> NDArray[np
 
 
 def _loadings(estimator: Any) -> NDArray[Any]:
-    """Return the rows whose squares are the estimator's `feature_weights`."""
+    """Return the rows whose rescaled squares are the estimator's `feature_weights`."""
     for name in ("patterns_", "components_", "reconstruction"):
         if hasattr(estimator, name):
             return np.asarray(getattr(estimator, name))

@@ -21,7 +21,9 @@ from contrast_core.moments import FeatureMoments
 from contrast_core.pairing._unit_scale import to_unit_scale
 from contrast_core.rows import load_into_memory, rows_of
 
-_ROUNDING = 1e-12  # smaller relative deviations from the mean of a label are rounding errors
+# If all rows differ from the means of their labels by at most this share of the largest row (along
+# a random direction), the differences are rounding errors.
+_ROUNDING = 1e-12
 
 
 class ScaledFeatures(NamedTuple):

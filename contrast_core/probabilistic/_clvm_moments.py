@@ -101,7 +101,7 @@ class MomentLikelihood(Likelihood):
         return Expectation(value, Model(slope, by_log_noise), cross, second)
 
     def _apply(self, moments: Moments, columns: FloatArray) -> FloatArray:
-        """Multiply the covariance of a dataset, whose values are divided by `unit`, by columns."""
+        """Multiply `columns` by the covariance of a dataset whose values are divided by `unit`."""
         return np.asarray(moments.apply(columns) / self.unit**2)
 
     def left_over(self, loadings: FloatArray, found: Expectation) -> float:

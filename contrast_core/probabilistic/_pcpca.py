@@ -150,9 +150,10 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     *Missing values.* Each evaluation solves a d x d system for each pattern of missing values, by
     Woodbury's identity, so time and memory grow linearly with the number of rows. L-BFGS runs from
     several starts. Two of them are closed-form solutions, at ``gamma`` and at 0, of the
-    data with missing values replaced by means. The others are fixed random loadings with different
-    noise variances. There are four random starts. Data of fewer than 750 values have more local
-    maxima and get up to 32 random starts. A row without observed values has no effect.
+    data with missing values replaced by means. The others are random loadings, which are drawn with
+    a fixed seed and combined with different noise variances. There are four random starts. Data of
+    fewer than 750 values have more local maxima and get up to 32 random starts. A row without
+    observed values has no effect.
 
     The objective is unbounded in two cases. In the first case a feature f has
     :math:`\gamma\, m_f / m \ge n_f / n`, where :math:`m_f` and :math:`n_f` are the numbers of

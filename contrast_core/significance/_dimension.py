@@ -211,8 +211,8 @@ class _WeightedRows:
         """Rotate the rows so that `directions` (d, D) become `others` (d, D), both orthonormal."""
         rows, directions = self.rows.copy(), directions.copy()
         for direction, other in zip(directions, others, strict=True):
-            # This reflection maps `direction` to `other`. Both are orthogonal to the directions
-            # that were mapped before, so it leaves those unchanged.
+            # This reflection maps `direction` to `other`. Both vectors are orthogonal to the
+            # directions that were mapped before, so the reflection leaves those unchanged.
             normal = direction - other
             if (length := float(normal @ normal)) > np.finfo(np.float64).eps:
                 rows -= np.outer(rows @ normal, 2 / length * normal)
@@ -228,7 +228,10 @@ class _WeightedRows:
         return np.asarray(np.linalg.qr(combined)[0].T)
 
     def n_above_noise(self, rng: np.random.Generator) -> int:
-        """Count the leading principal directions whose variance exceeds all variances of noise."""
+        """Count the leading principal directions that stand out from the noise.
+
+        Their variance exceeds the 99% quantile of the largest variance of noise.
+        """
         left = self.scaled()[:, np.ptp(self.rows, axis=0) > 0]
         n, n_features = left.shape
         vectors, values, directions = np.linalg.svd(left, full_matrices=False)
@@ -240,9 +243,9 @@ class _WeightedRows:
                 _largest_square(noise * rng.choice([-1.0, 1.0], noise.shape)) for _ in range(_FLIPS)
             ]
             edge = np.mean(largest) + _QUANTILE * np.std(largest, ddof=1)
-            # Random signs spread the noise over all dimensions. The remaining rows have the same
-            # total variance in fewer dimensions. This raises their largest variance by the ratio of
-            # the Marchenko-Pastur edges.
+            # Random signs spread the noise over all dimensions. The rows without the k earlier
+            # directions have the same total variance in fewer dimensions. This raises their largest
+            # variance by the ratio of the Marchenko-Pastur edges.
             edge *= _edge(n - 1 - k, n_features - k) / _edge(n, n_features)
             if not values[k] ** 2 > edge:
                 return k

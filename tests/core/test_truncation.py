@@ -174,7 +174,8 @@ def test_below_the_detectable_spike_the_error_is_one_and_above_it_falls() -> Non
 
 def test_a_signal_must_beat_both_the_noise_and_chance() -> None:
     wide, narrow = sample(50, 400), sample(50, 2)
-    # With D / 2n = 4, the threshold is 2 for the spike and 2/3 for the eigenvalue.
+    # With D / 2n = 4, spikes above 2 are detectable. A spike s has the generalised eigenvalue
+    # s / (1 + s), so eigenvalues above 2/3 are detectable.
     found = signal_is_detectable(np.array([0.7, 0.6]), wide, 1, 50)
     np.testing.assert_array_equal(found, [True, False])
     # For two features and 50 pairs, spikes above 0.14 are detectable, but unrelated views give
