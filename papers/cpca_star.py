@@ -1,4 +1,7 @@
-"""Contrastive PCA by ratios of variances (cPCA*): the experiments of the online paper.
+"""Contrastive PCA by ratios of variances (cPCA*): the experiments of Golkar et al.
+
+The paper is Golkar, Lipshutz, Tesileanu and Chklovskii, "An online algorithm for contrastive
+principal component analysis", arXiv:2211.07723.
 
 Studies: `python -m papers.cpca_star [width] [online]`.
 """
@@ -29,10 +32,10 @@ def width(report: Report) -> None:
     paper's scale, which is a = alpha / (1 + alpha) for cPCA and beta for cPCA*. The width is the
     share of [0, 1] with an accuracy above 90%.
 
-    The paper prints no widths; it only says that the range of cPCA* is wider. The data are the
-    paper's mice, and digits on pictures. In place of the UPenn pictures, these are bundled
-    photographs and, if CONTRAST_DATA is set, outdoor scenes. The paper describes its artificial
-    data too briefly to repeat them.
+    The paper prints no widths; it only says that the range of cPCA* is wider. The paper's
+    mice are used. Its UPenn pictures are not available; in their place are digits on bundled
+    photographs and, if CONTRAST_DATA is set, digits on outdoor scenes. The paper describes its
+    artificial data too briefly to repeat them.
     """
     for name, data in tasks().items():
         if name == "Kang cells":

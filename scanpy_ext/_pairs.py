@@ -230,7 +230,8 @@ def _warn(summary: dict[str, Any]) -> None:
     one_sided = donors.index[(donors["n_stimulated"] == 0) | (donors["n_control"] == 0)]
     if len(one_sided):
         messages.append(
-            f"donors without cells of both conditions have no pairs: {listed(list(one_sided))}"
+            "donors without stimulated cells or without control cells have no pairs: "
+            f"{listed(list(one_sided))}"
         )
     if summary["n_without_donor"]:
         messages.append(f"{summary['n_without_donor']} cells without a donor are not paired")

@@ -136,7 +136,11 @@ def peers(image: Any, area: Any) -> Iterator[tuple[str, Any]]:
 
 
 def stripe_removers(unit: Any, turn: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the results of packages for stripes; `turn` makes the lines of `unit` vertical."""
+    """Yield the results of packages that remove stripes from an image.
+
+    `unit` is the image with values from 0 to 1. Lines that are vertical in `turn(unit)` are
+    removed.
+    """
     if find_spec("pystripe"):
         from pystripe.core import filter_streaks
 

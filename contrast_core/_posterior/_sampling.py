@@ -48,8 +48,8 @@ def sample_posterior(
     variables : callable
         Converts draws of matrices to the variables of the posterior.
     draws, chains, random_state
-        Arguments of the user, which are checked here. At least ten draws and two chains are
-        needed, because the diagnostics compare the halves of the chains.
+        Arguments of the user, which are checked here. The diagnostics compare chains with each
+        other and the halves of each chain, so at least two chains and ten draws are needed.
     checked : sequence of str
         Variables whose convergence is checked.
     feature_names : tuple of str, optional

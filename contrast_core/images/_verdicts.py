@@ -44,8 +44,8 @@ _UNSTRUCTURED = 0.5
 # Least number of windows in a background area. Areas of 4 and 14 windows leave 2.6 and 1.5 times
 # the error that an area of 39 windows leaves.
 _FEWEST_WINDOWS = 16
-# Threshold for the variance of the result in the background area, divided by its variance in the
-# whole image. A larger ratio means that the area holds signal.
+# Threshold for the variance of the denoised image in the background area, divided by its variance
+# in the whole image. A larger ratio means that the area holds signal.
 _SIGNAL_IN_AREA = 0.12
 _LEAST_OUTLYING = 0.005  # least share of outliers in the squared residual of frames with signal
 _SIGNAL_BEHIND = 0.02  # least share of outliers in background frames that show signal
@@ -163,7 +163,7 @@ def too_few_frames(n_exchanged: int) -> Verdict:
 def library_verdicts(
     remover: FrameBackgroundRemover, frames: Rows, others: Rows
 ) -> tuple[Verdict, ...]:
-    """Return the problems detected in the result for large frames.
+    """Return the problems that are detected when the background of large frames is removed.
 
     A library of half of the background frames is fitted to frames with signal and to the other half
     of the background frames. Noise around the fitted background has no outliers. The share of the
@@ -263,14 +263,14 @@ def background_too_small(n_pixels: int, sides: tuple[int, ...]) -> Iterator[Verd
 
 
 def background_holds_signal(share: float) -> Iterator[Verdict]:
-    """Yield a verdict if the result varies within the background area too.
+    """Yield a verdict if the denoised image varies within the background area too.
 
     Parameters
     ----------
     share : float
-        Variance of the result within the background area, divided by its variance in the whole
-        image. It is at most 0.08 for stripes, grids, fringes and noise, and 0.2 if the area lies
-        over cells.
+        Variance of the denoised image within the background area, divided by its variance in the
+        whole image. It is at most 0.08 for stripes, grids, fringes and noise, and 0.2 if the area
+        lies over cells.
     """
     if share > _SIGNAL_IN_AREA:
         yield Verdict(

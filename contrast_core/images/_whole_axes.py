@@ -59,8 +59,8 @@ class Frames(Sampling):
         Raises
         ------
         ValueError
-            If a stack of this shape has no such samples, or the mask has a wrong shape or contains
-            no sample.
+            If the stack has fewer than three axes, if its frames have no pixels, or if the mask has
+            a wrong shape or marks no frame.
         TypeError
             If pixels are not real numbers, the mask does not hold truth values, or the stack or the
             mask has masked entries.
@@ -138,8 +138,8 @@ class Channels(Sampling):
         Raises
         ------
         ValueError
-            If a stack of this shape has no such samples, or the mask has a wrong shape or contains
-            no sample.
+            If the stack has fewer than two axes, if it has no such axis of channels or this axis is
+            empty, or if the mask has a wrong shape or marks no pixel.
         TypeError
             If pixels are not real numbers, the mask does not hold truth values, or the stack or the
             mask has masked entries.

@@ -219,7 +219,8 @@ def search(
         Stages, which are used one after another. A stage ends if the error no longer falls fast
         enough.
     tolerance : callable (Ritz, gap) -> float
-        Function that returns the largest accepted ratio of residual and gap.
+        Function that returns the largest accepted ratio of residual and gap. The gap is the
+        difference between the last wanted Ritz value and the next one.
     budget : float
         Largest number of columns to multiply.
 
@@ -283,7 +284,7 @@ def search(
 
 
 def exact_enough(norm: float, gap: float, sine: float) -> float:
-    """Return the largest accepted ratio of residual and gap.
+    """Return the largest accepted ratio of residual and gap (see `search`).
 
     This is `sine`, or the effect of rounding if that is larger. It is 0 if the gap is itself no
     larger than rounding errors, so that no result is accepted. `norm` is an estimate of the norm of
@@ -299,7 +300,7 @@ def rounding_counts(norm: float, gap: float, sine: float) -> bool:
 
 
 def block_width(k: int) -> int:
-    """Return how many columns to multiply at a time for k eigenpairs: k + 2 or slightly more."""
+    """Return how many columns to multiply at a time: k + 2, rounded up to a multiple of 8."""
     return -(-(k + 2) // _TOGETHER) * _TOGETHER
 
 

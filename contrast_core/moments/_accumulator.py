@@ -125,9 +125,9 @@ class Accumulator:
     precision : {"double", "single"}, default="double"
         Arithmetic of the products of dense rows.
     elements : int
-        Size of a block. A block of dense rows has half this number of values, and a block of sparse
-        rows has twice this number of stored entries. Multiplying such a block takes longer than
-        merging its summary.
+        Number from which the size of a block follows. A block of dense rows has half this number of
+        values, and a block of sparse rows has twice this number of stored entries. Multiplying such
+        a block takes longer than merging its summary.
     n_groups : int, default=1
         Number of groups of rows. Each row is centred by the mean of its group.
     start_workers : callable, optional

@@ -33,8 +33,9 @@ from contrast_core.probabilistic._row_posterior import (
 from contrast_core.rows import Rows
 from contrast_core.solve import contrast_moments
 
-_CLIPPED_AT = 4.5  # number of median absolute deviations at which values are clipped for the start
-_START_TOL, _START_STEPS = 1e-3, 500  # limits of the search for the start
+# The likelihood is maximised from a model that is fitted to clipped values (`RowLikelihood.first`).
+_CLIPPED_AT = 4.5  # number of median absolute deviations at which these values are clipped
+_START_TOL, _START_STEPS = 1e-3, 500  # limits of the search for this model
 
 
 class StandardisedRows(NamedTuple):
@@ -210,8 +211,8 @@ class RowLikelihood(Likelihood):
     def horseshoe(self, dense: Fit) -> FloatArray:
         """Raise ValueError, because closed-form updates of the horseshoe need second moments."""
         raise ValueError(
-            "sparsity='horseshoe' with missing values (NaN) or robust needs inference='vi': give "
-            "inference='vi', or sparsity='auto'."
+            "sparsity='horseshoe' with missing values (NaN) or with robust= needs "
+            "inference='vi': give inference='vi', or sparsity='auto'."
         )
 
     def whole(self, found: Fit) -> tuple[Model, list[FloatArray]]:

@@ -44,9 +44,9 @@ ones. `load_into_memory` reads rows that are not in memory. `minibatches` yields
 order, a few at a time. `row_view` returns consecutive rows of a CSR matrix without a copy.
 `array_of` checks stacks of images, which are not rows yet.
 
-`elements` is the number of values that are read at once. As an argument of `rows_of`, it applies
-whenever the rows are read. As an argument of `blocks`, it applies to that call only. `progress`
-shows a bar whenever rows are read. `remedy` is the advice at the end of errors about NaN.
+`rows_of` has arguments that apply whenever the rows are read. `elements` is the number of values to
+read at once, `progress` shows a bar, and `remedy` is the advice at the end of errors about NaN.
+`blocks` has an argument `elements` too, which applies to that call only.
 """
 
 from contrast_core.rows._checks import check_finite

@@ -87,9 +87,9 @@ class ConditionShift:
         """Return the foreground : background ratio and the ends of its interval.
 
         The ratio is 1 plus the squared effect, or 1 minus the squared effect if the effect is
-        negative. Without an effect, it is about 1. Suppose that both datasets have the same
-        variance along the direction. A positive effect then gives the mean squared distance of
-        held-out foreground rows from the background's mean, divided by the mean squared distance of
+        negative. Without an effect, it is about 1. If the effect is positive and both datasets have
+        the same variance along the direction, the ratio is the mean squared distance of held-out
+        foreground rows from the background's mean, divided by the mean squared distance of
         background rows, both along the direction.
         """
         effects = np.array([self.effect, self.effect_low, self.effect_high])
@@ -408,8 +408,9 @@ def _directions(
     sizes = [np.array([float(len(part)) for part in own]) for own in parts]
     if not variances[1].any():
         raise ValueError(
-            "background does not vary within its units. The effect is measured in standard "
-            "deviations of the background, so give background rows that vary."
+            "background does not vary within its units or, without units, within fifths of its "
+            "rows. The effect is measured in standard deviations of the background, so give "
+            "background rows that vary."
         )
     coordinates = np.asarray(rows[1] @ basis.T, dtype=np.float64)
     size = 2 * [len(basis)]

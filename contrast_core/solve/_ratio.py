@@ -3,10 +3,11 @@
 Problem: solve the generalised eigenproblem ``C_X v = lambda B v`` with
 ``B = (1 - beta) I + beta C_Y``; `contrast_core.linalg` does this. A direction in which nothing
 varies has the ratio zero, but so has every direction in which only the background varies. To keep
-them apart, directions in which nothing varies are left out of the eigenproblem (`Frame`) and
-returned after all others. If B is singular in the remaining directions, an error is raised. If a
-condition limit is given, directions in which both datasets together vary too little are left out
-too, and B may be singular: ratios are then infinite where only the foreground varies.
+them apart, directions in which nothing varies are left out of the eigenproblem and returned after
+all others. A `Frame` holds both covariances in coordinates of the remaining directions. If B is
+singular in these directions, an error is raised. If a condition limit is given, directions in which
+both datasets together vary too little are left out too, and B may be singular: ratios are then
+infinite where only the foreground varies.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def solve_ratios(
         solved = _in_frame(frame, weights, k)
         # No eigenvalue is negative, so all eigenvalues beyond the foreground's rank are zero, and
         # so are the eigenvalues of directions in which nothing varies. If one of the k eigenvalues
-        # is zero, the directions without variance are therefore left out.
+        # is zero, its direction may be one without variance, so all of these are left out.
         if k > frame.size or any(
             may_be_null(pairs.values, float(pairs.values.max(initial=0.0)), frame.size)
             for pairs in solved
@@ -105,7 +106,10 @@ def _orthogonal_or_limited(
     orthogonal: bool,
     condition_limit: float | None,
 ) -> tuple[Frame, list[Eigenpairs]]:
-    """Return a frame without directions of no or too little variance, and the eigenpairs in it."""
+    """Return a frame without directions of too little variance, and eigenpairs in its coordinates.
+
+    If there is no condition limit, only directions without any variance are left out.
+    """
     pooled = condition_limit is not None
     if condition_limit is None:
         frame = frame.without_null_directions()

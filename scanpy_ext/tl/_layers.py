@@ -32,10 +32,11 @@ def denoise(
 
     Denoising keeps the difference between conditions that cPCA, cPCA*, PCPCA or cLVM found, and
     removes variation that the background has too. A cell x becomes `offset + V V' (x - mean)`,
-    where the columns of V are the components [1]_ (Sec. 3.3). For cLVM, a cell becomes its salient
-    part, as in `contrast_core.CLVM.denoise`. Few components simplify the data strongly, so use the
-    layer for plots of the effect, not for tests. After a fit within donors, each cell is centred by
-    the mean of its donor, so that differences between donors are removed too.
+    where the columns of V are the components and `mean` is the foreground mean [1]_ (Sec. 3.3). For
+    cLVM, a cell becomes its salient part, as in `contrast_core.CLVM.denoise`. Few components
+    simplify the data strongly, so use the layer for plots of the effect, not for tests. After a fit
+    within donors, each cell is centred by the mean of its donor, so that differences between donors
+    are removed too.
 
     Parameters
     ----------

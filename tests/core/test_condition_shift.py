@@ -205,8 +205,9 @@ def test_sparse_rows_and_rescaled_rows_give_the_same_result(dtype: Any) -> None:
         np.testing.assert_allclose(other.effect_low, dense.effect_low, atol=tolerance)
 
 
-def test_features_that_differ_in_the_mean_only_give_finite_results() -> None:
+def test_constant_features_and_equal_datasets_give_finite_results() -> None:
     x, y = rows(50, 0), rows(50, 1)
+    # Feature 2 is constant within each dataset, but differs between the datasets.
     x[:, 2], y[:, 2] = 1.0, 0.0
     found = condition_shift(x, background=y, random_state=0)
     assert np.isfinite([found.effect, found.effect_low, found.effect_high, found.p_value]).all()

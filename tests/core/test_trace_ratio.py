@@ -154,7 +154,7 @@ def test_a_leading_direction_of_features_with_small_variances_is_found(seed: int
     assert found.alpha == pytest.approx((5.05 + 5.0) / (2 + 2 * 0.25), rel=1e-10)
 
 
-def test_rounding_errors_along_a_strong_direction_do_not_delay_weak_nearly_tied_ones() -> None:
+def test_rounding_errors_along_a_strong_direction_do_not_slow_the_search_for_weak_ones() -> None:
     # The spectrum is like that of data with cell types: one eigenvalue is far above the next two,
     # which are close together. `sums` simulates the rounding error of sums over many rows.
     rng = np.random.default_rng(0)
