@@ -202,7 +202,7 @@ def test_small_faults_are_reported_but_do_not_make_a_design_unsound(design):
     design.obs.iloc[rare, design.obs.columns.get_loc("type")] = "rare"
     result = check(design)
     assert result["sound"] == "yes"
-    assert "'rare', 1.5% of the foreground" in result["checks"].loc["composition", "message"]
+    assert "'rare'. They are 1.5% of the" in result["checks"].loc["composition", "message"]
     design.obs.loc[(design.obs["donor"] == "b") & (np.arange(400) < 40), "donor"] = "c"
     checks = check(cells_without(design, donor="c", condition="stim"))["checks"]
     message = checks.loc["donor", "message"]
