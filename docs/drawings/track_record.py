@@ -15,11 +15,11 @@ from .parts import GREY, GROUPS, METHODS, PAGE
 def track_record() -> None:
     """Draw the table of the track record: accuracy over the number of components."""
     page = (Path(__file__).parents[1] / "track_record.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in page.split("<!-- TABLE -->")[1].splitlines()]
-    # rows[0] is empty, rows[1] is the head of the table, and rows[2] is the line below the head.
-    sizes = [int(cell.split("=")[1]) for cell in rows[1][2:]]
+    lines = page.split("<!-- TABLE -->")[1].splitlines()
+    head, _, *rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
+    sizes = [int(cell.split("=")[1]) for cell in head[2:]]
     data, datasets = "", {}
-    for cells in rows[3:-1]:
+    for cells in rows:
         if cells[0].startswith("**"):
             data = cells.pop(0)
             datasets[data] = {}
