@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import anndata
 import numpy as np
@@ -14,6 +15,8 @@ import scanpy as sc
 import scipy.sparse as sp
 from anndata import AnnData
 from sklearn.utils.sparsefuncs import mean_variance_axis
+
+import scanpy_ext as cx
 
 # Warnings that anndata causes and that the tests cannot avoid.
 THIRD_PARTY_WARNINGS = [
@@ -89,6 +92,28 @@ def cells() -> AnnData:
     adata.obs["is_stim"] = stim
     adata.obs["is_ctrl"] = ~stim
     adata.obs["depth"] = np.arange(200.0)
+    return adata
+
+
+@pytest.fixture(scope="module")
+def analysed() -> AnnData:
+    """Return 60 cells with a result of every kind that a function can read."""
+    adata = AnnData(np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32))
+    adata.obs["condition"] = ["ctrl", "stim"] * 30
+    adata.obs["donor"] = ["a"] * 30 + ["b"] * 30
+    adata.obs["animal"] = [f"a{i % 8}" for i in range(60)]
+    adata.obsm["X_pca"] = np.asarray(adata.X)[:, :3]
+    design: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
+    few = {"n_permutations": 20, "n_resamples": 2}
+    cx.tl.cpca(adata, **design, alpha=1.0)
+    cx.tl.pcpca(adata, **design, gamma=0.0)
+    cx.tl.cpca_path(adata, **design, n_representatives=2)
+    cx.tl.contrasts(adata, **design, by="donor")
+    cx.tl.significance(adata, **design, donor="animal", test_kwargs=few)
+    cx.pp.match_pairs(adata, **design, donor="donor", n_comps=3, n_neighbors=2)
+    cx.pp.contrast_check(adata, **design)
+    losses = {"training_loss": [2.0, 1.0], "held_out_loss": [2.0, 1.0]}
+    adata.uns["cvae"] = losses | {"best_epoch": 1, "slots": {}}
     return adata
 
 

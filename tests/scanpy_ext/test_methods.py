@@ -140,6 +140,8 @@ def test_a_method_can_be_fitted_to_an_embedding(cells, name):
 def test_denoising_uses_the_layer_and_genes_of_the_fit(cells, untouched):
     cells.layers["log"] = sp.csr_matrix(cells.X.astype("float64"))
     cells.X = None
+    with pytest.raises(ValueError, match=r"adata\.X is None. Give the name of the layer"):
+        cx.tl.cpca(cells, **REFERENCE)
     use = np.arange(12) < 5
     cx.tl.cpca(cells, **REFERENCE, layer="log", mask_var=use)
     with untouched(cells), pytest.warns(ContrastWarning, match="7 of 12 genes .* are NaN in"):

@@ -120,6 +120,8 @@ NO_COUNTS = [*NO_SIZES, 10**400]
 NO_WORDS = ["no", 3, ["none"], {}, np.array(["none", "foreground"])]
 NO_KEYS = [3, "", "a/b", ["a"], {}, np.array([1, 2])]
 NO_STRENGTHS = ["3", None, [1.0], -1, True, np.nan]
+NO_OPTIONS = [3, "robust", ["robust"], {"n_comps": 2}, {"robst": 1}]
+NO_OPTIONS += [{"random_state": seed} for seed in ("3", 2.5, -1)]
 # Each parameter has invalid values. The error must name the parameter, or match the pattern for
 # this parameter in `WORDS`.
 ODD: dict[str, list[Any]] = {
@@ -133,6 +135,7 @@ ODD: dict[str, list[Any]] = {
     **{key: [*NO_WORDS, None, len] for key in ["method", "offset", "noise"]},
     **dict.fromkeys(["key_added", "layer_added"], NO_KEYS),
     **dict.fromkeys(["alpha", "beta", "gamma"], NO_STRENGTHS),
+    **dict.fromkeys(["model_kwargs", "test_kwargs"], NO_OPTIONS),
     "kernel": NO_WORDS,
     "alphas": [[0.0, -1.0], [0.0, np.nan], ["best"], "no"],
     "n_neighbors": [*NO_COUNTS, None],
@@ -162,6 +165,8 @@ WORDS = {
     "reps": "reps|adata.obsm has no",
     "model_file": "model_file|path|folder|directory",
     "ax": "ax holds",
+    "model_kwargs": "model_kwargs|seed|random",
+    "test_kwargs": "test_kwargs|seed|random",
 }
 # Each function is listed with valid arguments.
 CALLS: dict[Callable[..., Any], dict[str, Any]] = {
@@ -187,31 +192,6 @@ CALLS: dict[Callable[..., Any], dict[str, Any]] = {
     cx.get.mixing_report: {"groupby": "condition", "cell_type": "donor"},
     **{getattr(cx.pl, name): {"show": False} for name in cx.pl.__all__},
 }
-FEW = {"n_permutations": 20, "n_resamples": 2}
-
-
-@pytest.fixture(scope="module")
-def done() -> AnnData:
-    """Return cells with a result of every kind that a function can read."""
-    adata = cells(animal=[f"a{i % 8}" for i in range(N)])
-    adata.obsm["X_pca"] = np.asarray(adata.X)[:, :3]
-    contrasted(adata)
-    cx.tl.pcpca(adata, **REFERENCE, gamma=0.0)
-    cx.tl.cpca_path(adata, **REFERENCE, n_representatives=2)
-    cx.tl.contrasts(adata, **REFERENCE, by="donor")
-    cx.tl.significance(adata, **REFERENCE, donor="animal", test_kwargs=FEW)
-    paired(adata)
-    cx.pp.contrast_check(adata, **REFERENCE)
-    losses = {"training_loss": [2.0, 1.0], "held_out_loss": [2.0, 1.0]}
-    adata.uns["cvae"] = losses | {"best_epoch": 1, "slots": {}}
-    return adata
-
-
-def refused(function: Any, adata: AnnData, words: str, **options: Any) -> None:
-    given = (adata, adata) if function is cx.tl.project else (adata,)
-    with pytest.raises((TypeError, ValueError)) as caught:
-        function(*given, **options)
-    assert not complaint(caught.value, words), options
 
 
 def test_every_public_function_is_tested() -> None:
@@ -229,42 +209,20 @@ def test_every_public_function_is_tested() -> None:
     ],
 )
 def test_odd_arguments_are_refused_by_name(
-    function: Callable[..., Any], name: str, done: AnnData, untouched: Any
+    function: Callable[..., Any], name: str, analysed: AnnData, untouched: Any
 ) -> None:
     if function is cx.tl.cvae:
         pytest.importorskip("torch", reason="torch is not installed")
-    with untouched(done):
+    data = (analysed, analysed) if function is cx.tl.project else (analysed,)
+    with untouched(analysed):
         for value in ODD[name]:
-            refused(function, done, WORDS.get(name, name), **CALLS[function] | {name: value})
+            with pytest.raises((TypeError, ValueError)) as caught:
+                function(*data, **CALLS[function] | {name: value})
+            assert not complaint(caught.value, WORDS.get(name, name)), value
     assert not plt.get_fignums()
 
 
-@pytest.mark.parametrize(
-    ("function", "mapping"),
-    [
-        (cx.tl.clvm, "model_kwargs"),
-        (cx.tl.cvae, "model_kwargs"),
-        (cx.tl.significance, "test_kwargs"),
-    ],
-)
-def test_arguments_that_cannot_be_passed_on_are_refused(
-    function: Any, mapping: str, done: AnnData, untouched: Any
-) -> None:
-    if function is cx.tl.cvae:
-        pytest.importorskip("torch", reason="torch is not installed")
-    with untouched(done):
-        for wrong in (3, "robust", ["robust"], {"n_comps": 2}, {"robst": 1}):
-            refused(function, done, mapping, **CALLS[function] | {mapping: wrong})
-        for value in ("3", 2.5, -1):
-            refused(
-                function,
-                done,
-                "seed|random",
-                **CALLS[function] | {mapping: {"random_state": value}},
-            )
-
-
-def test_a_number_above_the_number_of_genes_means_all_genes(done: AnnData) -> None:
-    assert len(cx.get.top_genes(done, n=10**9)) == 8
-    [ax] = cx.pl.loadings(done, n_points=10**9, components=1, show=False)
+def test_a_number_above_the_number_of_genes_means_all_genes(analysed: AnnData) -> None:
+    assert len(cx.get.top_genes(analysed, n=10**9)) == 8
+    [ax] = cx.pl.loadings(analysed, n_points=10**9, components=1, show=False)
     assert len(ax.patches) == 8

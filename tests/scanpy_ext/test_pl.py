@@ -15,12 +15,10 @@ REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left_behind():
-    """Check that a test leaves no open figure and no changed setting behind."""
+def _no_setting_changes():
+    """Check that a test does not change matplotlib's settings."""
     settings = dict(mpl.rcParams)
-    assert not plt.get_fignums()
     yield
-    assert not plt.get_fignums()
     assert dict(mpl.rcParams) == settings
 
 
@@ -31,30 +29,12 @@ def done(cells):
     return cells
 
 
-def close(axes):
-    plt.close(axes[0].figure)
-
-
 def test_a_failing_plot_closes_its_figure(done, tmp_path):
     with pytest.raises(ValueError, match="palette"):
         cx.pl.cpca_path(done, color="condition", palette="nope")
     with pytest.raises(FileNotFoundError):
         cx.pl.loadings(done, save=tmp_path / "no" / "such" / "folder.png")
-
-
-@pytest.fixture
-def cells_with_all_results(done):
-    """Return cells with every result that `cx.pl` can plot."""
-    done.obs["donor"] = [f"d{i % 8}" for i in range(200)]
-    cx.tl.significance(
-        done,
-        donor="donor",
-        **REFERENCE,
-        test_kwargs={"n_resamples": 3, "n_permutations": 20, "random_state": 0},
-    )
-    cx.pp.contrast_check(done, **REFERENCE, donor="donor")
-    cx.pp.match_pairs(done, "condition", "ctrl", n_comps=3)
-    return done
+    assert not plt.get_fignums()
 
 
 def test_the_path_plot_has_a_panel_per_representative_and_a_row_per_colour(done):
@@ -70,14 +50,12 @@ def test_the_path_plot_has_a_panel_per_representative_and_a_row_per_colour(done)
             for cell in done.obsm["four" + f"_{i}" if key == "four" else f"X_{key}_{i}"][:5]:
                 assert np.isclose(drawn, cell[:2], rtol=1e-5).all(axis=1).any()
         assert [ax.get_legend() is not None for ax in axes] == [*[False] * (len(axes) - 1), True]
-        close(axes)
     axes = cx.pl.cpca_path(done, color=["condition", "depth", "gene1"], show=False, size=20)
     assert len(axes) == 3 * len(done.uns["cpca_path"]["representatives"])
     assert axes[0].get_title() == "condition, PCA (alpha = 0)"
     assert axes[-1].get_title().startswith("gene1, alpha = ")
     axes[0].figure.canvas.draw()
-    close(axes)
-    close(cx.pl.cpca_path(done, show=False))
+    assert cx.pl.cpca_path(done, show=False)
 
 
 def test_the_components_to_plot_can_be_chosen(done):
@@ -85,15 +63,12 @@ def test_the_components_to_plot_can_be_chosen(done):
     axes = cx.pl.cpca_path(done, "condition", key="four", components="3,4", show=False)
     assert {ax.get_xlabel() for ax in axes} == {"component 3"}
     assert [ax.get_ylabel() for ax in axes] == ["component 4"] + [""] * (len(axes) - 1)
-    close(axes)
     done.obsm["four_1"][:, :2] = [5.0, -5.0]  # both components of one representative are constant
     n_panels = len(axes)
     axes = cx.pl.cpca_path(done, "condition", key="four", show=False)
     assert [ax.get_xlabel() for ax in axes] == ["component 1"] * (n_panels - 1)
-    close(axes)
     axes = cx.pl.loadings(done, components="2", key="cpca_path", level=0, show=False)
     assert [ax.get_title() for ax in axes] == ["component 2"]
-    close(axes)
     cx.tl.cpca_path(done, **REFERENCE, n_comps=1, key_added="one")
     with pytest.raises(ValueError, match="components=2 is out of range: it must be from 1 to 1"):
         cx.pl.cpca_path(done, key="one")
@@ -110,7 +85,6 @@ def test_constant_components_are_not_stretched(done):
     spans = [np.ptp(done.obsm[f"X_cpca_path_{i}"]) for i in range(len(axes))]
     assert high - low > 1e-4 * max(spans)
     assert low < 3 < high
-    close(axes)
 
 
 def test_the_largest_loadings_are_plotted_with_their_signs(done):
@@ -123,12 +97,10 @@ def test_the_largest_loadings_are_plotted_with_their_signs(done):
         assert set(names) == set(done.var_names[np.argsort(-np.abs(loading))[:5]])
         assert drawn == sorted(drawn)
         np.testing.assert_allclose(drawn, loading[done.var_names.get_indexer(names)])
-    close(axes)
     given = plt.figure().subplots()
     [ax] = cx.pl.loadings(done, components=[2], n_points=12, ax=given)
     assert ax is given
     assert len(ax.patches) == 8  # genes with loading 0 are not drawn
-    close([ax])
 
 
 def test_the_contrast_curve_marks_the_representatives(done):
@@ -141,18 +113,17 @@ def test_the_contrast_curve_marks_the_representatives(done):
         np.testing.assert_allclose(curve[:, 1], expected)
         assert len(ax.texts) == len(result["representatives"])
         np.testing.assert_allclose(ax.figure.get_size_inches(), [5.0, 3.4])
-        close([ax])
 
 
-def test_the_significance_plot_shows_p_values_by_donor(cells_with_all_results):
-    left, right = cx.pl.significance(cells_with_all_results, show=False)
-    table = cells_with_all_results.uns["significance"]["components"]
+@pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
+def test_the_significance_plot_shows_p_values_by_donor(analysed):
+    left, right = cx.pl.significance(analysed, show=False)
+    table = analysed.uns["significance"]["components"]
     below = [label.get_text() for label in left.get_xticklabels()]
     assert below == [f"{i + 1}\n{p:.2g}" for i, p in enumerate(table["p_value"])]
     assert left.get_xlabel() == "component, and its p-value"
     assert "exploratory" not in left.get_title()
     assert len(right.patches) == 4
-    close([left])
 
 
 @pytest.fixture
@@ -166,28 +137,26 @@ def settings(tmp_path):
         setattr(sc.settings, name, value)
 
 
-N_PANELS = {"cpca_path": 4, "loadings": 2, "contrast_curve": 1, "significance": 2}
-N_PANELS |= {"contrast_check": 2, "match_pairs": 3}
+N_PANELS = {"cpca_path": 3, "loadings": 2, "contrast_curve": 1, "significance": 2, "cvae": 1}
+N_PANELS |= {"contrast_check": 2, "match_pairs": 3, "contrasts": 2}
 
 
 @pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
-def test_every_plot_can_go_into_axes_a_figure_or_a_file(cells_with_all_results, settings):
+def test_every_plot_can_go_into_axes_a_figure_or_a_file(analysed, settings):
     settings.file_format_figs = "svg"
     for name, n_panels in N_PANELS.items():
         call = getattr(cx.pl, name)
-        figure, axes = plt.subplots(1, n_panels, squeeze=False)
-        assert call(
-            cells_with_all_results, ax=axes.ravel() if axes.size > 1 else axes[0, 0]
-        ) == list(axes.flat)
-        assert all(ax.has_data() for ax in axes.flat), name
+        axes = [*plt.figure().subplots(1, n_panels, squeeze=False).flat]
+        assert call(analysed, ax=axes if n_panels > 1 else axes[0]) == axes
+        assert all(ax.has_data() for ax in axes), name
         with pytest.raises(ValueError, match=r"ax holds 9 object\(s\), but"):
-            call(cells_with_all_results, ax=[axes[0, 0]] * 9)
-        plt.close(figure)
-        figure = call(cells_with_all_results, figsize=(7, 5), return_fig=True)
+            call(analysed, ax=axes[:1] * 9)
+        figure = call(analysed, figsize=(7, 5), return_fig=True)
         np.testing.assert_allclose(figure.get_size_inches(), (7, 5))
-        plt.close(figure)
-        assert call(cells_with_all_results, save=True) is None
-        assert call(cells_with_all_results, save="_kang.png") is None
+        plt.close("all")
+        assert call(analysed, save=True) is None
+        assert call(analysed, save="_kang.png") is None
+        assert not plt.get_fignums()
         for file in (f"{name}.svg", f"{name}_kang.png"):
             assert (settings.figdir / file).exists()
 
@@ -201,9 +170,9 @@ def test_where_figures_are_saved_and_when_they_are_shown(done, settings, tmp_pat
     }
     assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "loadings.pdf").read_bytes().startswith(b"%PDF")
-    axes = cx.pl.loadings(done, save=tmp_path / "again.png", show=False)
+    cx.pl.loadings(done, save=tmp_path / "again.png", show=False)
     assert (tmp_path / "again.png").exists()
-    close(axes)
+    plt.close("all")
     shown = []
     monkeypatch.setattr(plt, "show", lambda: shown.append(len(plt.get_fignums())))
     settings.autoshow = True
@@ -214,7 +183,6 @@ def test_where_figures_are_saved_and_when_they_are_shown(done, settings, tmp_pat
     cx.pl.contrast_curve(done)
     assert shown == [1, 2]
     assert (settings.figdir / "contrast_curve.pdf").exists()
-    plt.close("all")
 
 
 def test_resolution_and_size_follow_scanpys_settings(done, settings):
@@ -225,4 +193,3 @@ def test_resolution_and_size_follow_scanpys_settings(done, settings):
     np.testing.assert_allclose(large.get_size_inches(), 2 * small.get_size_inches())
     saved = imread(settings.figdir / "contrast_curve_of_cells.png")
     assert saved.shape[:2] == (160, 200)
-    plt.close("all")

@@ -8,25 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from anndata import AnnData, ImplicitModificationWarning
-from sklearn.metrics import silhouette_score
 
 import scanpy_ext as cx
 from contrast_core import CPCA
 from contrast_core.linalg import subspace_error
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
-FUNCTIONS = [
-    cx.tl.cpca,
-    cx.tl.cpca_path,
-    cx.tl.cpca_star,
-    cx.tl.pcpca,
-    cx.tl.clvm,
-    cx.tl.kernel_cpca,
-]
-
-
-def silhouette(adata, key, cells=slice(None)):
-    return silhouette_score(adata.obsm[key][cells], adata.obs["condition"][cells])
 
 
 def test_cells_in_neither_set_are_embedded(cells):
@@ -35,9 +22,8 @@ def test_cells_in_neither_set_are_embedded(cells):
     cx.tl.cpca(cells, foreground=half, background=half & ~stim)
     separate = cells[half].copy()
     cx.tl.cpca(separate, **REFERENCE)
-    assert np.isfinite(cells.obsm["X_cpca"]).all()
-    np.testing.assert_allclose(cells.obsm["X_cpca"][half], separate.obsm["X_cpca"])
-    assert silhouette(cells, "X_cpca", ~half) > 0.5
+    cx.tl.project(cells, separate, key_added="again")
+    np.testing.assert_allclose(cells.obsm["X_cpca"], cells.obsm["again"], rtol=1e-5)
 
 
 def test_the_slots_of_a_path_agree_with_each_other(cells):
@@ -75,12 +61,13 @@ def test_memory_stays_below_the_dense_matrix(as_matrix):
     assert peak < 0.5 * n_obs * n_vars * 8
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_views_and_copies_give_the_same_embedding(cells, function, untouched):
+@pytest.mark.parametrize("name", ["cpca", "cpca_path", "cpca_star", "pcpca", "clvm", "kernel_cpca"])
+def test_views_and_copies_give_the_same_embedding(cells, name, untouched):
     """Check that a view becomes an actual AnnData, and that `copy=True` leaves a view as it is.
 
     The embedding is the same with and without `copy=True`.
     """
+    function = getattr(cx.tl, name)
     cells.X = sp.csr_matrix(cells.X)
     view = cells[cells.obs["depth"] >= 20, :10]
     with untouched(view):
