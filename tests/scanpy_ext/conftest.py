@@ -95,6 +95,27 @@ def cells() -> AnnData:
     return adata
 
 
+@pytest.fixture
+def counts() -> AnnData:
+    """Return counts of 240 cells of 8 donors and 30 genes; the first gene responds."""
+    rng = np.random.default_rng(0)
+    stim = np.arange(240) % 2 == 1
+    rates = np.full((240, 30), 4.0) * rng.gamma(4.0, 0.25, size=30)
+    rates[stim, 0] *= 6
+    adata = AnnData(rng.poisson(rates).astype(np.float32))
+    adata.obs["condition"] = np.where(stim, "stim", "ctrl")
+    adata.obs["donor"] = [f"d{i // 2 % 8}" for i in range(240)]
+    return adata
+
+
+@pytest.fixture
+def logs(counts: AnnData) -> AnnData:
+    adata = counts.copy()
+    sc.pp.normalize_total(adata, target_sum=1e4)
+    sc.pp.log1p(adata)
+    return adata
+
+
 @pytest.fixture(scope="module")
 def analysed() -> AnnData:
     """Return 60 cells with a result of every kind that a function can read."""

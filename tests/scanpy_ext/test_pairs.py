@@ -8,6 +8,7 @@ import pytest
 import scanpy as sc
 import scipy.sparse as sp
 from anndata import AnnData
+from sklearn.neighbors import kneighbors_graph
 
 import scanpy_ext as cx
 from contrast_core import ContrastWarning, PCAPlusPlus
@@ -15,6 +16,7 @@ from contrast_core.contrast import effective_n_pairs
 from contrast_core.pairing import scaled_features
 
 DESIGN = ("condition", "ctrl", "donor")  # groupby, reference and donor
+NO_GROUPS = {"groupby": None, "reference": None}
 
 
 @pytest.fixture
@@ -170,26 +172,28 @@ def test_cells_that_cannot_be_paired_are_reported(design):
 
 
 def test_wrong_designs_and_options_are_refused_with_advice(design, untouched):
-    eye = sp.eye(design.n_obs, format="csr")
-    design.obsp["graph"] = design.obsp["near_distances"] = eye
+    near = kneighbors_graph(design.X, 5, mode="distance")
+    design.obsp["graph"] = design.obsp["near_distances"] = near
+    design.obsp["connectivities"] = near + near.T
     design.obs["one"] = "same"
     reference = {"groupby": "condition", "reference": "ctrl"}
+    both = r"'{}'\] has \d+ cells both in its rows and in its"
     with untouched(design):
         for function, arguments, message in [
-            (cx.pp.match_pairs, ("condition", "nope"), r"reference='nope'.*'ctrl', 'stim'"),
+            (cx.pp.match_pairs, {"reference": "nope"}, r"reference='nope'.*'ctrl', 'stim'"),
             (cx.pp.match_pairs, {"clusters": "cell_type"}, "needs method='clusters'"),
             (cx.pp.match_pairs, {"n_comps": 41}, "from 1 to 40"),
             (cx.pp.match_pairs, {"key_added": "graph"}, "'graph.*scanpy_ext did not write"),
             (cx.pp.match_pairs, {"key_added": "near"}, "'near.*scanpy_ext did not write"),
             (cx.tl.pca_pp, {"pairs": "near"}, "Choose another name for the results"),
-            (cx.tl.pca_pp, (), "no pairs 'pairs'"),
+            (cx.tl.pca_pp, NO_GROUPS, "no pairs 'pairs'"),
+            (cx.tl.pca_pp, NO_GROUPS | {"pairs": "graph"}, both.format("graph")),
+            (cx.tl.pca_pp, NO_GROUPS | {"pairs": "connectivities"}, both.format("connectivities")),
             (cx.tl.pca_pp, {"reference": None}, "reference=None: expected the level"),
             (cx.tl.pca_plus, {"groupby": None, "donor": "donor"}, "groupby is missing"),
         ]:
-            options = arguments if isinstance(arguments, dict) else {}
-            given = () if options else arguments
             with pytest.raises(ValueError, match=message):
-                function(design, *given, **(reference | options if options else {}))
+                function(design, **reference | arguments)
     with pytest.raises(ValueError, match="no embedding to report on"):
         cx.get.mixing_report(design, "condition", "cell_type")
     design.obsm["X_pca"] = design.X[:, :3]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import warnings
 from functools import partial
 from typing import Any
@@ -22,49 +20,11 @@ from contrast_core import ContrastWarning
 REFERENCE: dict[str, Any] = {"groupby": "condition", "reference": "ctrl"}
 
 
-@pytest.fixture
-def counts() -> AnnData:
-    """Return counts of 240 cells of 8 donors and 30 genes; the first gene responds."""
-    rng = np.random.default_rng(0)
-    stim = np.arange(240) % 2 == 1
-    rates = np.full((240, 30), 4.0) * rng.gamma(4.0, 0.25, size=30)
-    rates[stim, 0] *= 6
-    adata = AnnData(rng.poisson(rates).astype(np.float32))
-    adata.obs["condition"] = np.where(stim, "stim", "ctrl")
-    adata.obs["donor"] = [f"d{i // 2 % 8}" for i in range(240)]
-    return adata
-
-
-@pytest.fixture
-def logs(counts: AnnData) -> AnnData:
-    adata = counts.copy()
-    sc.pp.normalize_total(adata, target_sum=1e4)
-    sc.pp.log1p(adata)
-    return adata
-
-
 def warned(call: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ContrastWarning)
         call()
     return [str(one.message) for one in caught if one.category is ContrastWarning]
-
-
-def test_without_pandas_the_error_says_what_to_install() -> None:
-    code = (
-        "import sys, scanpy_ext\n"
-        "for missing, name in (('pandas', 'tl'), ('scanpy_ext.get', 'get')):\n"
-        "    sys.modules[missing] = None\n"
-        "    try: getattr(scanpy_ext, name)\n"
-        "    except ModuleNotFoundError as error: print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(
-        "scanpy_ext.tl needs pandas, which is not installed. Run pip install"
-    )
-    assert "'.[scanpy]'" in done.stdout
-    # `scanpy_ext.get` is a part of the package, so nothing that the user installs would provide it.
-    assert "needs scanpy_ext" not in done.stdout
 
 
 FEW = {"n_permutations": 20, "n_resamples": 2}
@@ -174,10 +134,3 @@ def test_a_gene_mask_with_gaps_from_an_outer_concatenation_is_understood(logs: A
     logs.var["highly_variable"] = mask.replace({True: "yes"})
     with pytest.raises(TypeError, match="a mask must be boolean"):
         cx.tl.cpca(logs, **REFERENCE)
-
-
-@pytest.mark.parametrize("slot", ["connectivities", "distances"])
-def test_a_graph_of_neighbours_is_refused_as_a_set_of_pairs(slot: str, logs: AnnData) -> None:
-    sc.pp.neighbors(logs, n_neighbors=5, use_rep="X")
-    with pytest.raises(ValueError, match=rf"'{slot}'\] has \d+ cells both in its rows and in its"):
-        cx.tl.pca_pp(logs, pairs=slot, n_comps=2)
