@@ -1,17 +1,20 @@
-"""Fixtures that open a window with the dock, make small layers, and act as a user does."""
+"""Fixtures that open a window with the dock, make small images, and act as a user does."""
 
 from __future__ import annotations
 
 import threading
-import time
+from itertools import count
 
 import numpy as np
 import pytest
 from napari.layers import Image
 from napari.utils.notifications import notification_manager
 
-from napari_plugin import _widget
+from contrast_core.datasets import cells_behind_fringes
 from napari_plugin._choices import BOX, OTHER
+from napari_plugin._pair import Images, Pair
+from napari_plugin._settings import Cancelled
+from napari_plugin._solve import Solution
 
 TITLE = "Contrastive denoising"
 
@@ -41,12 +44,6 @@ class Dock:
         """Whether a run can be started."""
         return self.widget.run.enabled and not self.widget.cancel.enabled
 
-    @property
-    def is_quiet(self):
-        """Whether no job is running, not even a cancelled job or the check of a result."""
-        runner = self.widget._runner
-        return runner.is_quiet and runner.current is None
-
     def choose(self, image, background=None, **others):
         """Choose an image and its background: the name of a layer, "Frames", or None.
 
@@ -64,30 +61,39 @@ class Dock:
             owner = self.method if hasattr(self.method, name) else self.choices
             getattr(owner, name).value = value
 
-    def run(self, button="run"):
-        getattr(self.widget, button).native.click()
-        self.wait()
+    def press(self, name):
+        """Press a button."""
+        owners = (self.widget, self.widget.reuse, self.choices)
+        next(getattr(each, name) for each in owners if hasattr(each, name)).native.click()
 
-    def wait(self):
-        """Wait until the run has ended; the result may not have been checked yet."""
-        self.qtbot.waitUntil(lambda: self.is_idle, timeout=120_000)
+    def run(self, button="run", *paths):
+        """Press a button, answer its dialogs for files and folders, and wait for everything."""
+        answers = iter(paths)
+        self.widget.reuse.ask = lambda *_: next(answers)
+        self.press(button)
+        self.wait()
+        assert self.is_idle
         assert self.widget.progress.native.isHidden()
 
-    def wait_for_all(self):
-        """Wait until the run has ended and its result has been checked."""
-        self.qtbot.waitUntil(lambda: self.is_idle and self.is_quiet, timeout=120_000)
+    def wait(self):
+        """Wait until no job is running, not even a cancelled job or the check of a result."""
+        runner = self.widget._runner
+        self.until(lambda: runner.is_quiet and runner.current is None)
 
-    def answer(self, monkeypatch, *paths):
-        """Let each dialog for a file or folder return the next of these paths."""
-        answers = iter(paths)
-        monkeypatch.setattr(type(self.widget.reuse), "ask", lambda *_: next(answers))
+    def start(self, pause):
+        """Press Run, and wait until the run has reached the pause."""
+        self.press("run")
+        self.until(pause.begun.is_set)
+
+    def until(self, condition):
+        self.qtbot.waitUntil(condition, timeout=120_000)
 
     def data(self, name):
         return np.asarray(self.viewer.layers[name].data)
 
     def draw(self, *corners):
         """Draw a box between two corners, in pixels."""
-        self.choices.draw.native.click()
+        self.press("draw")
         (top, left), (bottom, right) = corners
         box = np.array([[top, left], [top, right], [bottom, right], [bottom, left]])
         self.choices.area.value.add_rectangles(box)
@@ -103,16 +109,7 @@ def dock(viewer, qtbot):
     found = Dock(viewer, qtbot)
     yield found
     found.widget._abandon()
-    qtbot.waitUntil(lambda: found.is_quiet, timeout=60_000)
-
-
-@pytest.fixture
-def film():
-    """Return frames of 6 x 5 pixels that show a blinking square, and frames without it."""
-    rng = np.random.default_rng(0)
-    foreground = rng.normal(size=(40, 6, 5)).astype(np.float32)
-    foreground[:, 1:3, 1:3] += 6 * rng.random(size=(40, 1, 1))
-    return foreground, rng.normal(size=(30, 6, 5)).astype(np.float32)
+    found.wait()
 
 
 @pytest.fixture
@@ -124,6 +121,15 @@ def ready(viewer, dock, film):
     return dock
 
 
+@pytest.fixture
+def picture(viewer, dock):
+    """Return the dock with an image of stripes and a square, and a box over stripes alone."""
+    viewer.add_image(stripes(), name="cells", scale=(0.5, 0.25), translate=(3, 7))
+    dock.draw((0, 0), (60, 30))
+    dock.choose("cells", "background", side=8)
+    return dock
+
+
 def stripes(*leading):
     """Return images with stripes everywhere and a bright square at the lower right."""
     rng = np.random.default_rng(0)
@@ -132,13 +138,29 @@ def stripes(*leading):
     return image
 
 
-@pytest.fixture
-def picture(viewer, dock):
-    """Return the dock with an image of stripes and a square, and a box over stripes alone."""
-    viewer.add_image(stripes(), name="cells", scale=(0.5, 0.25), translate=(3, 7))
-    dock.draw((0, 0), (60, 30))
-    dock.choose("cells", "background", side=8)
-    return dock
+@pytest.fixture(scope="session")
+def fringes():
+    return cells_behind_fringes((160, 160))
+
+
+@pytest.fixture(scope="session")
+def film():
+    """Return frames of 6 x 5 pixels that show two blinking squares, and frames without them.
+
+    A pattern whose strength varies from frame to frame is in both.
+    """
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(1, 6, 5))
+    foreground = 40 + 3 * rng.normal(size=(80, 1, 1)) * common + rng.normal(size=(80, 6, 5))
+    for square in (foreground[:, 1:3, 1:3], foreground[:, 4:6, 3:5]):
+        square += 20 * rng.random(size=(80, 1, 1))
+    background = 30 + 3 * rng.normal(size=(60, 1, 1)) * common + rng.normal(size=(60, 6, 5))
+    return foreground, background
+
+
+def pair_of(film):
+    """Return the pair of the foreground and the background of a film."""
+    return Pair(Images("cells", film[0]), Images("empty", film[1]))
 
 
 @pytest.fixture
@@ -150,44 +172,63 @@ def notified():
     ]
 
 
-class Endless:
-    """Function that runs until it is cancelled, and reports the text `doing`."""
+class Watched:
+    """Array that lists, in `reads`, the thread and the number of pixels of every access."""
 
-    def __init__(self, doing="Reading"):
-        self.started, self.stopped = threading.Event(), threading.Event()
-        self.doing = doing
+    def __init__(self, data):
+        self.data, self.reads = data, []
+        self.shape, self.dtype, self.ndim, self.size = data.shape, data.dtype, data.ndim, data.size
 
-    def __call__(self, *args):
-        report = next(each for each in args if callable(each) and each is not self)
-        try:
-            while True:
-                self.started.set()
-                time.sleep(0.01)
-                report(1, 4, self.doing)
-        finally:
-            self.stopped.set()
+    def __getitem__(self, where):
+        found = self.data[where]
+        self.reads.append((threading.get_ident(), np.size(found)))
+        return found
+
+    def __array__(self, dtype=None, copy=None):
+        return self[...]
 
 
 @pytest.fixture
-def make_endless():
-    return Endless
+def applied(monkeypatch):
+    """Return a list of the thread and the number of pixels for every use of a model."""
+    seen, original = [], Solution.apply
+
+    def apply(solution, images, *others):
+        seen.append((threading.get_ident(), images.data.size))
+        return original(solution, images, *others)
+
+    monkeypatch.setattr(Solution, "apply", apply)
+    return seen
 
 
-class PausedRun:
-    """Replacement of `run` that waits until the test sets `go_on`."""
+class Pause:
+    """Pause before a function, which ends when the test sets `go_on` or cancels the run."""
 
-    def __init__(self, monkeypatch):
-        self.begun, self.go_on, self.threads = threading.Event(), threading.Event(), []
-        self._run = _widget.run
-        monkeypatch.setattr(_widget, "run", self)
+    def __init__(self, monkeypatch, owner, name, *, reports=True):
+        self.begun, self.go_on, self.ended = (threading.Event() for _ in range(3))
+        self.threads, original = [], getattr(owner, name)
 
-    def __call__(self, task, report):
-        self.threads.append(threading.get_ident())
-        self.begun.set()
-        self.go_on.wait(60)
-        return self._run(task, report)
+        def paused(*args):
+            report = next(each for each in args if callable(each))
+            self.threads.append(threading.get_ident())
+            self.begun.set()
+            try:
+                while not self.go_on.wait(0.01):
+                    if reports:
+                        report(1, 4, "Reading")
+                return original(*args)
+            finally:
+                self.ended.set()
+
+        monkeypatch.setattr(owner, name, paused)
 
 
-@pytest.fixture
-def paused_run(monkeypatch):
-    return PausedRun(monkeypatch)
+def cancel_at(last):
+    """Return a report that cancels the job at its call with this number."""
+    calls = count(1)
+
+    def report(*_):
+        if next(calls) == last:
+            raise Cancelled
+
+    return report

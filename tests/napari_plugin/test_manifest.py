@@ -16,24 +16,17 @@ def test_the_installed_plugin_is_found_and_valid():
     assert (files("napari_plugin") / manifest.icon.partition(":")[2]).is_file()
     assert manifest.categories
     manifest.validate_imports()
-    assert [w.display_name for w in manifest.contributions.widgets] == ["Contrastive denoising"]
-    assert [s.display_name for s in manifest.contributions.sample_data] == [
-        "Cells behind fringes",
-        "Digits on photographs",
-    ]
 
 
 @pytest.mark.parametrize(
-    ("code", "absent"),
+    ("modules", "absent"),
     [
-        ("from napari_plugin import _sample_data", "contrast_core.datasets sklearn napari"),
-        (
-            "from napari_plugin import _model, _saved",
-            "PyQt5 PyQt6 PySide2 PySide6 qtpy superqt magicgui napari vispy",
-        ),
+        ("_sample_data", "contrast_core.datasets sklearn napari"),
+        ("_model, _saved", "PyQt5 PyQt6 PySide2 PySide6 qtpy superqt magicgui napari vispy"),
     ],
 )
-def test_importing_the_sample_data_or_the_model_loads_no_heavy_packages(code, absent):
-    code += f"; import sys; print(set({absent.split()}) & set(sys.modules))"
+def test_importing_the_sample_data_or_the_model_loads_no_heavy_packages(modules, absent):
+    code = f"import sys; from napari_plugin import {modules}; "
+    code += f"print(sys.modules.keys() & {absent.split()})"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout == "set()\n", result.stderr

@@ -8,138 +8,131 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from napari.layers import Image
 
-from napari_plugin import _layers, _widget
+from napari_plugin import _model, _results, _widget
+from napari_plugin._choices import FRAMES
 from napari_plugin._method import PATCHES, WHOLE
-from napari_plugin._results import Results
 from napari_plugin._runner import Job, Runner
-from tests.napari_plugin.conftest import stripes
-
-
-def layer(*shape, **options):
-    return lambda: Image(np.zeros(shape, dtype="f4"), name="cells", **options)
-
+from napari_plugin._solve import Solution
+from tests.napari_plugin.conftest import Pause, Watched, stripes
 
 WRONG = [
-    (layer(40, 6, 4), WHOLE, "6 x 4; give frames of the same"),
-    (layer(6, 5), WHOLE, "1 frames with signal"),
-    (layer(40, 6, 5, 3, rgb=True), PATCHES, "has RGB colours. Split it into channels"),
-    (layer(40, 6, 5), PATCHES, "6 x 5 pixels, in which no window of 16 x 16 fits"),
-    (layer(3, 6, 5, axis_labels=("t", "y", "x")), WHOLE, "3 frames with signal"),
+    ((6, 5), {}, "1 frames with signal"),
+    ((3, 6, 5), {"axis": -1}, "3 frames with signal"),
+    ((40, 6, 5), {"kind": FRAMES, "first": 3, "last": 5}, "37 frames with signal and 3"),
+    ((40, 6, 5), {"kind": FRAMES, "first": 5, "last": 4}, "goes from 5 to 4"),
+    ((6, 6, 5), {"method": "cpca", "n_components": 6}, "6 components are to be kept"),
 ]
 
 
-def test_a_wrong_layer_gives_advice_in_the_dock_and_changes_nothing(viewer, dock, film, notified):
+def test_a_choice_that_cannot_work_gives_advice_before_a_pixel_is_read(
+    viewer, dock, film, notified
+):
     viewer.add_image(film[1], name="empty")
-    for make, compare, message in WRONG:
-        viewer.add_layer(make())
-        dock.choose("cells", "empty", compare=compare)
+    hidden = {"visible": False, "contrast_limits": (0, 1), "multiscale": False}
+    for shape, choices, message in WRONG:
+        data = Watched(np.zeros(shape))
+        viewer.add_image(data, name="cells", **hidden)
+        dock.choose("cells", "empty", compare=WHOLE, **choices)
+        data.reads.clear()
         dock.run()
-        assert dock.names == ["empty", "cells"]
         assert message in dock.words
+        assert data.reads == []
+        assert dock.names == ["empty", "cells"]
         viewer.layers.remove("cells")
     assert notified() == []  # a notification would cut the advice after 38 characters
 
 
-def test_a_missing_choice_gives_advice(viewer, dock, film):
-    dock.widget.run.native.click()
-    assert "Choose a layer under Image" in dock.words
-    viewer.add_image(film[0], name="cells")
-    dock.widget.run.native.click()
-    assert "No background is marked" in dock.words
-    dock.choices.draw.native.click()
-    for compare, words in ((PATCHES, "Nothing is marked in 'background'"), (WHOLE, "Nothing")):
-        dock.method.compare.value = compare
-        dock.widget.run.native.click()
+def test_a_choice_that_is_missing_or_does_not_fit_gives_advice(viewer, dock, film):
+    def check(words):
+        dock.run()
         assert words in dock.words
+
+    check("Choose a layer under Image")
+    viewer.add_image(np.zeros((40, 6, 5, 3)), name="rgb", rgb=True)
+    check("has RGB colours. Split it into channels")
+    viewer.layers.remove("rgb")
+    viewer.add_image(film[1], name="cells")
+    check("No background is marked")
+    viewer.add_image(film[1][..., :4], name="small")
+    dock.choose("small", "cells", compare=PATCHES)
+    check("6 x 5 pixels, in which no window of 16 x 16 fits")
+    dock.method.compare.value = WHOLE
+    check("6 x 4; give frames of the same")
+    dock.choose("cells")
+    dock.press("draw")
+    check("Nothing is marked in 'background'")
     dock.draw((0, 0), (3, 3))
-    dock.widget.run.native.click()
-    assert "A box marks pixels" in dock.words
+    check("A box marks pixels")
     dock.choices.axis.value = 0
     for tick in dock.choices.ticks:
         tick.value = False
-    dock.widget.run.native.click()
-    assert "No channel is ticked" in dock.words
+    check("No channel is ticked")
 
 
 def test_a_view_in_3d_does_not_freeze_the_window(viewer, ready):
     viewer.dims.ndisplay = 3
-    ready.widget.run.native.click()
+    ready.press("run")
     assert ready.is_idle
     assert "Go back to 2D" in ready.words
-    ready.choices.draw.native.click()
+    ready.press("draw")
     assert viewer.dims.ndisplay == 2
     assert viewer.layers["background"].mode == "add_rectangle"
 
 
-def test_swapped_layers_and_data_without_signal_are_reported(viewer, ready):
+def test_swapped_layers_and_data_without_signal_are_reported(viewer, ready, film):
     ready.choose("empty", "cells")
     ready.run()
-    ready.wait_for_all()
     assert "probably swapped" in ready.verdict
-    viewer.layers["cells"].data = np.random.default_rng(1).normal(size=(60, 6, 5))
+    viewer.layers["cells"].data = film[1][::2]
     ready.choose("cells", "empty")
     ready.run()
-    ready.wait_for_all()
     assert "Nothing was found" in ready.verdict
-    ready.run()
-    assert "Nothing was found" not in ready.verdict  # each run clears the verdict
-
-
-def fail_with(error):
-    def fail(*_):
-        raise error
-
-    return fail
+    ready.press("run")
+    assert ready.verdict == ""  # each run clears the verdict
 
 
 FAILURES = [
-    ("run", RuntimeError("no luck"), "unexpected error", "no luck"),
-    ("run", StopIteration("no luck"), "unexpected error", "no luck"),
-    ("run", MemoryError("no luck"), "not enough memory", None),
-    ("layer_data", ValueError("no room"), "unexpected error", "no room"),
+    ("run", RuntimeError("no luck"), "unexpected error"),
+    ("run", StopIteration("no luck"), "unexpected error"),
+    ("run", MemoryError("no luck"), "not enough memory"),
+    ("layer_data", ValueError("no room"), "unexpected error"),
 ]
 
 
 def test_a_failure_is_reported_and_leaves_the_dock_usable(ready, notified, monkeypatch):
     told = []
-    for name, error, words, details in FAILURES:
+    for name, error, words in FAILURES:
         with monkeypatch.context() as patch:
-            patch.setattr(_widget, name, fail_with(error))
+            patch.setattr(_widget, name, Mock(side_effect=error))
             ready.run()
         assert words in ready.words
-        told += [] if details is None else [("error", details)]
+        told += [("error", str(error))] if words == "unexpected error" else []
         assert notified() == told
         assert ready.names == ["cells", "empty"]
-    monkeypatch.setattr(_widget, "examine", fail_with(RuntimeError("no verdict")))
+    monkeypatch.setattr(_widget, "examine", Mock(side_effect=RuntimeError("no verdict")))
     ready.run()
-    ready.qtbot.waitUntil(lambda: "could not be checked" in ready.verdict, timeout=10_000)
-    # The result stays in the viewer although its check failed.
+    assert "could not be checked" in ready.verdict
     assert ready.words.startswith("Done: 'cells denoised' was added")
-    assert notified()[len(told) :] == [("error", "no verdict")]
+    assert notified() == [*told, ("error", "no verdict")]
 
 
 def test_results_are_added_all_or_none(viewer, dock, notified, monkeypatch):
     viewer.add_image(np.stack([stripes(), stripes().T]), name="cells", axis_labels=("c", "y", "x"))
     dock.draw((0, 0), (30, 30))
     dock.choose("cells", "background", side=8)
-    original, before = Results._make, (viewer.dims.point, viewer.dims.last_used)
-
-    def make(results, shown, kind):
-        if shown.outcome.task.pair.foreground.name == "cells channel 1":
-            raise RuntimeError("no room")
-        original(results, shown, kind)
-
-    monkeypatch.setattr(Results, "_make", make)
+    before = viewer.dims.point, viewer.dims.last_used
+    fails_for_the_second = Mock(side_effect=[None, RuntimeError("no room")])
+    monkeypatch.setattr(_results, "_keep_ready", fails_for_the_second)
     dock.run()
     assert "nothing was changed" in dock.words
     assert dock.names == ["cells", "background"]
     assert (viewer.dims.point, viewer.dims.last_used) == before
-    assert [text for _, text in notified()] == ["no room"]
+    assert notified() == [("error", "no room")]
 
 
 def test_failures_before_a_run_are_reported_in_the_dock(viewer, picture, notified):
@@ -156,80 +149,69 @@ def test_failures_before_a_run_are_reported_in_the_dock(viewer, picture, notifie
         assert [severity for severity, _ in notified()] == ["error"] * n_told
 
 
-def test_a_file_that_cannot_be_written_is_reported_in_the_dock(picture, notified, monkeypatch):
+def test_a_file_that_cannot_be_written_is_reported_in_the_dock(picture, notified):
     picture.run()
-    reuse = picture.widget.reuse
     for button, name in (("export", "out.ome.tif"), ("export", "out.png"), ("save", "m.contrast")):
-        picture.answer(monkeypatch, Path("nowhere", name))
-        getattr(reuse, button).native.click()
-        picture.wait()
+        picture.run(button, Path("nowhere", name))
         assert name in picture.words
     assert notified() == []
 
 
+@pytest.mark.parametrize(
+    ("owner", "step"), [(_model, "fit"), (Solution, "signal_strength"), (Solution, "apply")]
+)
 def test_cancel_acts_at_once_in_each_step_and_adds_nothing(
-    viewer, picture, monkeypatch, notified, make_endless
+    picture, monkeypatch, notified, owner, step
 ):
-    for step in ("_model.fit", "_solve.Solution.signal_strength", "_solve.Solution.apply"):
-        endless = make_endless()
-        with monkeypatch.context() as patch:
-            patch.setattr(f"napari_plugin.{step}", endless)
-            picture.widget.run.native.click()
-            picture.qtbot.waitUntil(endless.started.is_set, timeout=60_000)
-            picture.qtbot.waitUntil(lambda: picture.words == "Reading", timeout=60_000)
-            assert not picture.widget.progress.native.isHidden()
-            picture.widget.cancel.native.click()
-            assert picture.is_idle
-            assert picture.words == "Cancelled; nothing was added."
-            picture.qtbot.waitUntil(endless.stopped.is_set, timeout=10_000)
-            picture.qtbot.waitUntil(lambda: picture.is_quiet, timeout=10_000)
-        assert picture.names == ["cells", "background"]
+    paused = Pause(monkeypatch, owner, step)
+    picture.start(paused)
+    picture.until(lambda: picture.words == "Reading")
+    assert not picture.widget.progress.native.isHidden()
+    picture.press("cancel")
+    assert picture.is_idle
+    assert picture.words == "Cancelled; nothing was added."
+    picture.wait()
+    assert paused.ended.is_set()
+    assert picture.names == ["cells", "background"]
+    paused.go_on.set()
     picture.run()  # the dock is ready for the next run
     assert "cells denoised" in picture.names
     assert notified() == []
 
 
-def test_the_next_run_waits_until_the_cancelled_run_has_ended(ready, paused_run):
-    ready.widget.run.native.click()
-    ready.qtbot.waitUntil(paused_run.begun.is_set, timeout=60_000)
-    ready.widget.cancel.native.click()
-    ready.widget.run.native.click()
+def test_the_next_run_waits_until_the_cancelled_run_has_ended(ready, monkeypatch):
+    paused = Pause(monkeypatch, _widget, "run", reports=False)
+    ready.start(paused)
+    ready.press("cancel")
+    ready.press("run")
     ready.qtbot.wait(100)
-    assert len(paused_run.threads) == 1
+    assert len(paused.threads) == 1
     assert ready.widget.cancel.enabled
-    paused_run.go_on.set()
+    paused.go_on.set()
     ready.wait()
-    assert len(paused_run.threads) == 2
+    assert len(paused.threads) == 2
+    assert threading.get_ident() not in paused.threads
     assert "cells denoised" in ready.names
-    assert threading.get_ident() not in paused_run.threads
 
 
-def test_a_result_that_comes_after_cancel_is_dropped(ready, monkeypatch):
-    ended = threading.Event()
-
-    def layer_data(outcome, places):
-        found = _layers.layer_data(outcome, places)
-        ended.set()
-        return found
-
-    monkeypatch.setattr(_widget, "layer_data", layer_data)
-    ready.widget.run.native.click()
-    assert ended.wait(60)  # Qt handles no events here, so the run's signals stay queued
-    time.sleep(0.1)
-    ready.widget.cancel.native.click()
+def test_a_result_that_comes_after_cancel_is_dropped(ready):
+    ready.press("run")
+    while not ready.widget._runner.is_quiet:
+        time.sleep(0.01)  # Qt handles no events here, so the run's signals stay queued
+    ready.press("cancel")
     ready.qtbot.wait(100)
     assert ready.names == ["cells", "empty"]
     assert ready.words == "Cancelled; nothing was added."
 
 
-def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, paused_run, notified):
-    ready.widget.run.native.click()
-    ready.qtbot.waitUntil(paused_run.begun.is_set, timeout=60_000)
+def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, monkeypatch, notified):
+    paused = Pause(monkeypatch, _widget, "run")
+    ready.start(paused)
     viewer.layers["cells"].name = "renamed"
     viewer.layers.remove("empty")
     viewer.layers.remove("renamed")
-    paused_run.go_on.set()
-    ready.wait_for_all()
+    paused.go_on.set()
+    ready.wait()
     assert ready.names == ["cells denoised"]
     ready.widget.view.value = "Original"
     assert notified() == []
@@ -237,18 +219,16 @@ def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, paused_run
 
 @pytest.mark.parametrize("what", ["dock", "window"])
 def test_closing_the_dock_stops_the_run_without_an_error(
-    viewer, ready, qtbot, monkeypatch, notified, make_endless, what
+    viewer, ready, monkeypatch, notified, what
 ):
-    endless = make_endless()
-    monkeypatch.setattr(_widget, "run", endless)
-    ready.widget.run.native.click()
-    qtbot.waitUntil(endless.started.is_set, timeout=60_000)
+    paused = Pause(monkeypatch, _widget, "run")
+    ready.start(paused)
     if what == "dock":
         viewer.window.remove_dock_widget(ready.widget.native)
     else:
         viewer.close()
-    qtbot.waitUntil(endless.stopped.is_set, timeout=10_000)
-    qtbot.wait(50)
+    ready.until(paused.ended.is_set)
+    ready.qtbot.wait(50)
     assert notified() == []
     if what == "dock":
         assert ready.names == ["cells", "empty"]
