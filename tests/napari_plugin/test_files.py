@@ -140,14 +140,38 @@ def test_a_file_that_is_not_a_model_for_these_images_is_refused(tmp_path, film, 
         load_model(path, (9, 8, 8))
 
 
-def test_a_result_is_exported_and_a_loaded_model_repeats_it(viewer, picture, tmp_path):
+def write_folder(folder, image):
+    """Write an image in several formats, and files that are refused or ignored."""
+    folder.mkdir()
+    stack, channels = np.stack([image] * 3), {"metadata": {"axes": "CYX"}}
+    microns = {"imagej": True, "resolution": (4.0, 4.0), "metadata": {"unit": "um", "axes": "YX"}}
+    tifffile.imwrite(folder / "a.tif", image, **microns)
+    export(stack, folder / "b.ome.zarr", MICRONS)
+    tifffile.imwrite(folder / "c.ome.tif", stack, photometric="minisblack", **channels)
+    export(stack, folder / "d.ome.zarr", Calibration((1.0,) * 3, ("pixel",) * 3, ("c", "y", "x")))
+    for name in ("h.tif", "h.tiff"):
+        tifffile.imwrite(folder / name, image)
+    tifffile.imwrite(folder / "rgb.tif", np.zeros((64, 64, 3), np.uint8), photometric="rgb")
+    for name in ("broken.tif", "notes.txt"):
+        (folder / name).write_text("no")
+
+
+def test_a_saved_model_repeats_the_result_on_the_image_and_on_a_folder(
+    viewer, picture, tmp_path, applied
+):
+    source, target, empty = (tmp_path / name for name in ("in", "out", "empty"))
+    empty.mkdir()
+    write_folder(source, stripes().astype(np.float32))
     picture.choose("cells", method="cpca")
     picture.run()
     expected = picture.data("cells denoised")
     picture.run("export", tmp_path / "out.ome.tif")
     assert "Written to" in picture.words
-    assert (tmp_path / "out.ome.tif").exists()
-    picture.run("save", tmp_path / "m.contrast")
+    np.testing.assert_array_equal(read_images(tmp_path / "out.ome.tif")[0], expected)
+    picture.run("folder")
+    assert "No model is loaded" in picture.words
+    picture.run("save", tmp_path / "m")
+    assert "Saved as m.contrast" in picture.words  # the dialog lists files with this ending
     picture.run("load", tmp_path / "m.contrast")
     viewer.layers.remove("background")
     picture.run()
@@ -156,58 +180,27 @@ def test_a_result_is_exported_and_a_loaded_model_repeats_it(viewer, picture, tmp
     picture.method.suppression.value = 75  # the slider still works
     picture.wait()
     assert again.metadata["contrast-suite"]["suppression"] == 0.75
-    picture.run("load")  # the button now unloads the model
-    assert picture.widget.reuse.path is None
-    assert picture.choices.kind.enabled
 
-
-def test_a_folder_is_processed_block_by_block_and_its_failures_are_listed(
-    picture, tmp_path, applied
-):
-    source, target, empty = (tmp_path / name for name in ("in", "out", "empty"))
-    source.mkdir()
-    empty.mkdir()
-    picture.choose("cells", method="cpca")
-    picture.run()
-    image, expected = stripes().astype(np.float32), picture.data("cells denoised")
-    stack = np.stack([image] * 3)
-    microns = {"imagej": True, "resolution": (4.0, 4.0), "metadata": {"unit": "um", "axes": "YX"}}
-    tifffile.imwrite(source / "a.tif", image, **microns)
-    export(stack, source / "b.ome.zarr", MICRONS)
-    channels = {"metadata": {"axes": "CYX"}, "photometric": "minisblack"}
-    tifffile.imwrite(source / "c.ome.tif", stack, **channels)
-    export(stack, source / "d.ome.zarr", Calibration((1.0,) * 3, ("pixel",) * 3, ("c", "y", "x")))
-    for name in ("h.tif", "h.tiff"):
-        tifffile.imwrite(source / name, image)
-    tifffile.imwrite(source / "rgb.tif", np.zeros((64, 64, 3), np.uint8), photometric="rgb")
-    for name in ("broken.tif", "notes.txt"):
-        (source / name).write_text("no")
-
-    picture.run("folder")
-    assert "No model is loaded" in picture.words
-    picture.run("save", tmp_path / "m")
-    assert "Saved as m.contrast" in picture.words  # the dialog lists files with this ending
-    picture.run("load", tmp_path / "m.contrast")
     picture.run("folder", source, source)
     assert "Choose another folder for the results" in picture.words
     picture.run("folder", empty, target)
     assert "holds no TIFF or OME-Zarr" in picture.words
     applied.clear()
     picture.run("folder", source, target)
-
-    assert [n_pixels for _, n_pixels in applied] == [image.size] * 6
+    assert [n_pixels for _, n_pixels in applied] == [64 * 64] * 6  # image by image
     _, *failures = picture.words.split("\n\n")
     refused = ["broken.tif", "c.ome.tif", "d.ome.zarr", "rgb.tif"]
     assert [text.partition(":")[0] for text in failures] == refused
     assert all("holds 3 channels, but files with one channel" in text for text in failures[1:3])
-    sizes = {
-        "a.ome.tif": (0.25, 0.25, "micrometer"),
-        "b.ome.tif": (0.5, 0.25, "micrometer"),
-        "h.tif.ome.tif": (1.0, 1.0, "pixel"),
-        "h.tiff.ome.tif": (1.0, 1.0, "pixel"),
-    }
-    assert sorted(path.name for path in target.iterdir()) == list(sizes)
-    for name, size in sizes.items():
-        found, calibration = read_images(target / name)
-        np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=1e-5)
-        assert (*calibration.scale[-2:], calibration.units[-1]) == size
+    written = sorted(target.iterdir())
+    found, calibrations = zip(*map(read_images, written), strict=True)
+    assert [path.name for path in written] == [
+        f"{name}.ome.tif" for name in ("a", "b", "h.tif", "h.tiff")
+    ]
+    for image in found:
+        np.testing.assert_allclose(image, np.broadcast_to(expected, image.shape), atol=1e-5)
+    assert [each.scale[-2:] for each in calibrations[:2]] == [(0.25, 0.25), (0.5, 0.25)]
+    assert [each.units[-1] for each in calibrations[:2]] == ["micrometer"] * 2
+    picture.run("load")  # the button now unloads the model
+    assert picture.widget.reuse.path is None
+    assert picture.choices.kind.enabled

@@ -13,12 +13,12 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from napari_plugin import _model, _results, _widget
+from napari_plugin import _model, _widget
 from napari_plugin._choices import FRAMES
 from napari_plugin._method import PATCHES, WHOLE
 from napari_plugin._runner import Job, Runner
 from napari_plugin._solve import Solution
-from tests.napari_plugin.conftest import Pause, Watched, stripes
+from tests.napari_plugin.conftest import Pause, Watched
 
 WRONG = [
     ((6, 5), {}, "1 frames with signal"),
@@ -119,20 +119,6 @@ def test_a_failure_is_reported_and_leaves_the_dock_usable(ready, notified, monke
     assert "could not be checked" in ready.verdict
     assert ready.words.startswith("Done: 'cells denoised' was added")
     assert notified() == [*told, ("error", "no verdict")]
-
-
-def test_results_are_added_all_or_none(viewer, dock, notified, monkeypatch):
-    viewer.add_image(np.stack([stripes(), stripes().T]), name="cells", axis_labels=("c", "y", "x"))
-    dock.draw((0, 0), (30, 30))
-    dock.choose("cells", "background", side=8)
-    before = viewer.dims.point, viewer.dims.last_used
-    fails_for_the_second = Mock(side_effect=[None, RuntimeError("no room")])
-    monkeypatch.setattr(_results, "_keep_ready", fails_for_the_second)
-    dock.run()
-    assert "nothing was changed" in dock.words
-    assert dock.names == ["cells", "background"]
-    assert (viewer.dims.point, viewer.dims.last_used) == before
-    assert notified() == [("error", "no room")]
 
 
 def test_failures_before_a_run_are_reported_in_the_dock(viewer, picture, notified):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from itertools import product
+from unittest.mock import Mock
 
 import dask.array as da
 import numpy as np
@@ -15,6 +16,7 @@ from qtpy.QtWidgets import QApplication, QDockWidget
 from contrast_core import CPCA, PCPCA, CPCAStar
 from contrast_core.feedback import muted
 from contrast_core.images import FrameBackgroundRemover, Patches, suppress_background, weight_maps
+from napari_plugin import _results
 from napari_plugin._choices import FRAMES, OTHER, THIS_FRAME
 from napari_plugin._method import PATCHES, WHOLE
 from napari_plugin._results import place_in
@@ -27,13 +29,9 @@ def test_the_sample_from_the_hint_on_its_box_to_the_verdict(viewer, dock, notifi
     viewer.open_sample("contrast-suite", "cells-behind-fringes")
     source = viewer.layers["cells behind fringes"]
     before, clean = source.data.copy(), source.metadata["clean"]
-    for corners, light in (
-        (((200, 200), (320, 320)), "doubtful"),  # this box holds cells
-        (((5, 5), (25, 25)), "instead"),
-        (((5, 5), (60, 60)), "doubtful"),
-        (((5, 5), (145, 145)), "good"),
-    ):
-        dock.draw(*corners)
+    lights = ((200, 320, "doubtful"), (5, 25, "instead"), (5, 60, "doubtful"), (5, 145, "good"))
+    for first, last, light in lights:  # the first box holds cells
+        dock.draw((first, first), (last, last))
         dock.until(lambda light=light: dock.choices.hint.light == light)
     assert dock.choices.hint.text == "141 x 141 pixels: enough."
 
@@ -176,7 +174,6 @@ def test_image_weights_and_scatter_agree_with_the_core_at_every_position_of_the_
     for view in ("Weights", "Removed"):
         ready.widget.view.value = view
     denoised = viewer.layers["cells denoised"]
-    assert isinstance(denoised.data, da.Array)
     for position, k in ((50, 3), *(((0, 3), (30, 3), (90, 3), (99, 2)) if is_live else ())):
         ready.method.suppression.value, ready.method.n_components.value = position, k
         ready.wait()
@@ -282,28 +279,26 @@ def test_results_have_the_position_scale_and_look_of_their_source(viewer, dock, 
     assert notified() == []  # units that disagree would be notified
 
 
-def test_a_box_marks_the_same_pixels_under_any_scale(viewer, picture):
-    mask = picture.choices.pair().mask
-    assert mask[:60, :30].all()
-    assert mask.sum() <= 61 * 31
-    viewer.add_labels(mask.astype(int), scale=(0.5, 0.25), translate=(3, 7), name="paint")
-    picture.choose("cells", "paint")
-    np.testing.assert_array_equal(picture.choices.pair().mask, mask)
-    coarse = {"scale": (1.0, 0.5), "translate": (3.25, 7.125)}
-    viewer.add_labels(np.ones((30, 15), dtype=int), name="coarse", **coarse)
-    picture.choose("cells", "coarse")
-    assert picture.choices.pair().mask[:60, :30].all()
-    assert picture.choices.pair().mask.sum() == 60 * 30
-
-
-def test_a_box_applies_to_all_frames_or_to_the_current_frame(viewer, dock):
+def test_a_box_marks_the_same_pixels_under_any_scale_in_all_frames_or_in_one(viewer, dock):
     stack = stripes(10)
     stack[[0, 3], :30, :30] += 5
-    viewer.add_image(stack, name="cells", axis_labels=("t", "y", "x"))
+    where = {"scale": (1, 0.5, 0.25), "translate": (0, 3, 7)}
+    viewer.add_image(stack, name="cells", axis_labels=("t", "y", "x"), **where)
     viewer.dims.set_point(0, 4)
-    dock.draw((0, 0), (30, 30))
+    dock.draw((0, 0), (30, 28))
     dock.choose("cells", "background", side=8)
-    assert dock.choices.pair().mask.shape == (64, 64)
+    mask = dock.choices.pair().mask
+    assert mask[:30, :28].all()
+    assert mask.sum() <= 31 * 29
+    viewer.add_labels(mask.astype(int), scale=(0.5, 0.25), translate=(3, 7), name="paint")
+    dock.choose("cells", "paint")
+    np.testing.assert_array_equal(dock.choices.pair().mask, mask)
+    coarse = {"scale": (1.0, 0.5), "translate": (3.25, 7.125)}
+    viewer.add_labels(np.ones((15, 14), dtype=int), name="coarse", **coarse)
+    dock.choose("cells", "coarse")
+    mask = dock.choices.pair().mask
+    assert mask[:30, :28].all()
+    assert mask.sum() == 30 * 28
     dock.choices.span.value = THIS_FRAME
     mask = dock.choices.pair().mask
     assert np.flatnonzero(mask.any(axis=(1, 2))).tolist() == [4]
@@ -315,7 +310,9 @@ def test_a_box_applies_to_all_frames_or_to_the_current_frame(viewer, dock):
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_channels_are_run_one_by_one_with_their_own_backgrounds(viewer, dock, axis):
+def test_channels_are_run_one_by_one_and_their_results_are_added_all_or_none(
+    viewer, dock, notified, monkeypatch, axis
+):
     images = np.stack([stripes(), 3 * stripes().T[::-1], stripes()[:, ::-1]])[:, None]
     stack = np.repeat(images, 2, axis=1) if axis == 0 else images.swapaxes(0, 1)
     labels = ("c", "t", "y", "x") if axis == 0 else ("t", "-3", "y", "x")
@@ -327,6 +324,14 @@ def test_channels_are_run_one_by_one_with_their_own_backgrounds(viewer, dock, ax
     assert dock.choices.axis.value == axis
     assert len(dock.choices.axis.choices) == 3  # height and width are not offered
     dock.choices.ticks[1].value = False
+    before = viewer.dims.point, viewer.dims.last_used
+    with monkeypatch.context() as patch:  # the second of two results cannot be shown
+        patch.setattr(_results, "_keep_ready", Mock(side_effect=[None, RuntimeError("no room")]))
+        dock.run()
+    assert "nothing was changed" in dock.words
+    assert dock.names == ["cells", "marked"]
+    assert (viewer.dims.point, viewer.dims.last_used) == before
+    assert notified() == [("error", "no room")]
     dock.run()
     names = ["cells channel 0 denoised", "cells channel 2 denoised"]
     assert dock.names[2:] == names
