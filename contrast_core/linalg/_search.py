@@ -179,7 +179,7 @@ class SearchSpace:
             return False
         # If little of the columns is left, normalising the remainder magnifies its rounding errors
         # along the basis, so these errors are removed once more.
-        if left < 0.5:
+        if left < 0.1:
             new -= basis @ (basis.T @ new)
             new = np.linalg.qr(new)[0]
         self._append(new, self._multiply(new))

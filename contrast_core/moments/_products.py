@@ -25,6 +25,7 @@ import numpy as np
 
 from contrast_core._validation import FloatArray
 from contrast_core.moments._feature_moments import FeatureMoments
+from contrast_core.moments._kernels import scatter_product
 from contrast_core.moments._moments import ALONE, Form, Moments, Threads
 from contrast_core.moments._sparse import as_float64
 from contrast_core.rows import Rows, row_view
@@ -82,18 +83,11 @@ class Term(NamedTuple):
         along_mean = self.mean @ columns
 
         def product_of(ends: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
-            """Return ``rows.T @ scores`` for some rows, and the sums of the scores.
-
-            The scores are the products of the centred rows with the columns, times the weight. In
-            the product ``rows.T @ scores`` itself, the rows are not centred.
-            """
-            rows = row_view(self.matrix, *ends)
-            scores = self.weight * (rows @ columns - along_mean)
-            return rows.T @ scores, scores.sum(axis=0)
+            return scatter_product(row_view(self.matrix, *ends), columns, along_mean)
 
         ends = pairwise([0, *inner, self.matrix.shape[0]])
         products, totals = zip(*(map if pool is None else pool.map)(product_of, ends), strict=True)
-        return np.asarray(sum(products) - np.outer(self.mean, sum(totals)))
+        return np.asarray(self.weight * (sum(products) - np.outer(self.mean, sum(totals))))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from contrast_core._validation import FloatArray
+from contrast_core.moments._kernels import add_inner_products
 
 BoolArray = NDArray[np.bool_]
 
@@ -118,7 +119,7 @@ def sparse_gram(
 
     def fill(ends: tuple[int, int]) -> None:
         first, last = ends
-        gram[first:last, :last] = (thin[first:last] @ by_feature.T[:, :last]).toarray()
+        add_inner_products(thin, by_feature, first, gram[first:last])
 
     # Row i of the lower triangle has i + 1 products, so ends at square roots give equal shares.
     n_parts = _PARTS_PER_THREAD * max(n_threads, 1)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from contrast_core import CPCA, SecondMoments
 from contrast_core.moments import _accumulator, _kernels, span_moments
-from contrast_core.moments._sparse import filled_features
+from contrast_core.moments._sparse import filled_features, sparse_gram
 from contrast_core.rows import rows_of
 from tests.core.kinds import watch_toarray
 
@@ -88,6 +88,35 @@ def test_numba_is_not_started_for_little_data(
     monkeypatch.setattr(_kernels, "_numba", lambda: pytest.fail("numba was started"))
     x, y = (sp.random(*size, density=0.05, format="csr", random_state=i) for i in (0, 1))
     assert CPCA(1, alpha=alpha).fit(x, background=y).components_.shape == (1, size[1])
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 9, 17])
+def test_compiled_products_with_columns_equal_those_of_scipy(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Use widths around the eight columns that the loop takes at a time, and an empty row."""
+    rows = counts()
+    rows.data[rows.indptr[3] : rows.indptr[4]] = 0
+    rows.eliminate_zeros()
+    rng = np.random.default_rng(width)
+    columns, along_mean = rng.normal(size=(400, width)), rng.normal(size=width)
+    use_numba(True, monkeypatch)
+    product, sums = _kernels.scatter_product(rows, columns, along_mean)
+    scores = rows @ columns - along_mean
+    np.testing.assert_allclose(product, rows.T @ scores, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(sums, scores.sum(axis=0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_gram_matrix_has_the_inner_products_of_all_rows(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_numba(compiled, monkeypatch)
+    rows = counts(70, 400)
+    filled = np.arange(400) % 9 == 0
+    gram = sparse_gram(rows, filled)
+    thin = rows.toarray()[:, ~filled]
+    np.testing.assert_allclose(np.triu(gram), np.triu(thin @ thin.T), rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
