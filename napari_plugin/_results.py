@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import napari
 
 KINDS = ("Original", "Denoised", "Removed", "Weights")
-# Half of the longest side of a preview, in pixels. A preview of this size takes a few seconds.
+# Half of the longest side of the part that a preview shows, in pixels. A preview of this size takes
+# a few seconds.
 _HALF = 480
 
 

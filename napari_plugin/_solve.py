@@ -58,7 +58,9 @@ _MOST_VALUES = 2**24  # largest number of pixels of the foreground frames held i
 _MOST_BACKGROUND = 2**26  # largest number of pixels of the background frames held in memory
 # Largest value of pixels * frames**2 for large frames. A fit of this size takes half a second.
 _MOST_PRODUCTS = 2e10
-_CORNER = 64  # the fit denoises only a corner of the first image, with sides of this many pixels
+# `suppress_background` always denoises something, but the dock needs only its fit. Of patches, it
+# therefore denoises only a corner of the first image, with sides of this many pixels.
+_CORNER = 64
 # The dock warns if the result keeps more than this share of the background's variance. On the
 # sample data, contrastive PCA keeps .00 of this variance.
 _MUCH_BACKGROUND = 0.25

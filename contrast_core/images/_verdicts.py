@@ -47,14 +47,15 @@ _FEWEST_WINDOWS = 16
 # Threshold for the variance of the denoised image in the background area, divided by its variance
 # in the whole image. A larger ratio means that the area holds signal.
 _SIGNAL_IN_AREA = 0.12
-_LEAST_OUTLYING = 0.005  # least share of outliers in the squared residual of frames with signal
-_SIGNAL_BEHIND = 0.02  # least share of outliers in background frames that show signal
+# Frames hold signal if outliers make up at least this share of their squared residual (see
+# `library_verdicts`). For background frames, the share is larger.
+_LEAST_OUTLYING, _SIGNAL_BEHIND = 0.005, 0.02
 _SOME_FRAMES = 16  # number of frames of each kind that are tested
 # A library is a set of background frames whose principal components are fitted to large frames.
-_HALF_LIBRARY = 64  # most frames in the library that is used for the test
+_HALF_LIBRARY = 64  # largest number of frames in the library that is used for the test
 _FEWEST_FRAMES = 4  # least number of frames in a library
 _ENOUGH_FRAMES = 40  # more background frames do not reduce the error on images of cold atoms
-_SPLITS = 10  # most splits of the blocks into halves
+_SPLITS = 10  # largest number of splits of the blocks into halves
 _DIRECTIONS = 2  # number of directions in which foreground and background are compared
 
 
@@ -110,7 +111,8 @@ def verdicts(foreground: Blocks, background: Blocks) -> tuple[Verdict, ...]:
     Returns
     -------
     tuple of Verdict
-        Empty if no problem is detected. Swapped layers take precedence over nothing found.
+        Empty if no problem is detected. The verdict that the layers are probably swapped takes
+        precedence over the verdict that no signal was found.
 
     Raises
     ------
@@ -166,7 +168,8 @@ def library_verdicts(
     """Return the problems that are detected when the background of large frames is removed.
 
     A library of half of the background frames is fitted to frames with signal and to the other half
-    of the background frames. Noise around the fitted background has no outliers. The share of the
+    of the background frames. With fewer than eight background frames, the library of the remover is
+    used instead. Noise around the fitted background has no outliers. The share of the
     squared residual beyond the fit's cutoff, 4.7 robust standard deviations, is therefore due to
     signal. It is 0.6 to 0.9 in frames with signal and below 0.001 in frames without.
 
@@ -175,7 +178,9 @@ def library_verdicts(
     remover : FrameBackgroundRemover
         Remover that was fitted to large frames.
     frames, others : Rows
-        Frames with signal and background frames. Sixteen of each, evenly spread, are read.
+        Frames with signal and background frames. At most 64 frames of the first half of the
+        background frames are read for the library, and at most 16 frames of the second half and of
+        the frames with signal are tested. They are evenly spread.
     """
     n = others.shape[0]
     # Neighbouring frames are alike, so each half consists of consecutive frames.

@@ -21,8 +21,8 @@ from contrast_core.moments import FeatureMoments
 from contrast_core.pairing._unit_scale import to_unit_scale
 from contrast_core.rows import load_into_memory, rows_of
 
-# If all rows differ from the means of their labels by at most this share of the largest row (along
-# a random direction), the differences are rounding errors.
+# All rows are projected on a random direction. If no row then differs from the mean of its label by
+# more than this share of the largest projection, the differences are rounding errors.
 _ROUNDING = 1e-12
 
 

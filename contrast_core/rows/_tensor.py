@@ -127,9 +127,14 @@ def check_device(device: Any) -> Any:
             f"device={str(device)!r} was asked for, but torch finds no CUDA device here. Leave "
             "device out to compute on the processor."
         )
-    if device.type in ("mps", "meta"):
+    if device.type == "mps":
         raise ValueError(
-            f"the device {device.type!r} has no float64, which is needed for sums; leave device "
-            "out, and give X.cpu() instead of a tensor on this device."
+            "the device 'mps' has no float64, which is needed for sums. Leave device out, and give "
+            "X.cpu() instead of a tensor on this device."
+        )
+    if device.type == "meta":
+        raise ValueError(
+            "the device 'meta' holds no values, so nothing can be computed there. Give tensors on "
+            "'cpu' or 'cuda'."
         )
     return torch.empty(0, device=device).device  # turns "cuda" into "cuda:0", for example

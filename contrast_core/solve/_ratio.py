@@ -1,4 +1,4 @@
-"""Directions with the largest ratios of two variances, from moments that hold matrices.
+"""Directions with the largest ratios of two variances, from two covariance matrices.
 
 Problem: solve the generalised eigenproblem ``C_X v = lambda B v`` with
 ``B = (1 - beta) I + beta C_Y``; `contrast_core.linalg` does this. A direction in which nothing
@@ -85,7 +85,8 @@ def solve_ratios(
         solved = _in_frame(frame, weights, k)
         # No eigenvalue is negative, so all eigenvalues beyond the foreground's rank are zero, and
         # so are the eigenvalues of directions in which nothing varies. If one of the k eigenvalues
-        # is zero, its direction may be one without variance, so all of these are left out.
+        # is zero, its direction may be one in which nothing varies. All directions in which nothing
+        # varies are then left out, and the problem is solved again.
         if k > frame.size or any(
             may_be_null(pairs.values, float(pairs.values.max(initial=0.0)), frame.size)
             for pairs in solved

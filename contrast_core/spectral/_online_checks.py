@@ -14,8 +14,9 @@ from contrast_core.rows import Rows
 from contrast_core.spectral._online_rows import Scatter, apply_covariance
 from contrast_core.spectral._online_steps import StepSizes
 
-# The feedforward weights W of the iteration (see `OnlineCPCAStar`) are near their limit after this
-# number of time constants of the slowest component.
+# The iteration's weights W (see `OnlineCPCAStar`) approach their limit exponentially, and most
+# slowly along the component v with the smallest ``v^T B v``. They are near the limit after this
+# number of time constants of this component.
 _TIME_CONSTANTS = 2.0
 # Smallest alignment of converged components. It is not 1, because constant step sizes leave noise:
 # the alignment on the mouse data is 0.98 at the default step size.
@@ -84,9 +85,9 @@ def warn_unless_converged(
     There are two tests, because neither finds all failures. B is the matrix ``(1 - beta) I + beta
     C_Y`` of the eigenproblem, for standardised rows.
 
-    - The first test compares the number of steps with the number of steps that the feedforward
-      weights W need to grow along the slowest component. The latter number follows from B. This
-      test finds failures if B is ill-conditioned.
+    - The first test compares the number of steps with the number that the weights W need to come
+      near their limit along the component v with the smallest ``v^T B v``. This test finds failures
+      if B is ill-conditioned.
     - The second test searches for better components in the space that is spanned by the components
       and their residuals ``C_X v - lambda B v``. If the best components in this space differ from
       the fitted components, the fit has not converged. Reasons are too few steps, steps that are

@@ -265,7 +265,7 @@ def test_invalid_data_are_refused() -> None:
         (quick(), X, Y[:1], "background has n_samples=1"),
         (quick(), X, np.ones_like(Y), "background does not vary"),
         (quick(), X, [Y, Y], "2 backgrounds were given, but only one is allowed"),
-        (quick(device="meta"), X, Y, "'meta' has no float64"),
+        (quick(device="meta"), X, Y, "'meta' holds no values"),
         (quick(n_salient=0), X, Y, "n_salient=0"),
         (quick(noise="poisson"), X, Y, "noise='poisson' is unknown"),
         (quick(validation_fraction=0.7), X, Y, "validation_fraction=0.7"),
