@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,39 @@ def leading_by_hand(
         return values[-1], vectors[:, -1]
     values, vectors = scipy.linalg.eigh(P, (1 - (beta or 0)) * np.eye(size) + (beta or 0) * Q)
     return values[-1], P @ vectors[:, -1]
+
+
+def variance_ratio(vectors: Any, x: Any, y: Any, ridge: float) -> float:
+    """Return the variance of x along the columns `vectors`, divided by that of y plus a ridge."""
+    of_x, of_y = (np.trace(vectors.T @ covariance @ vectors) for covariance in (x, y))
+    return float(of_x / (of_y + vectors.shape[1] * ridge))
+
+
+def automatic_by_hand(
+    x: Any, y: Any, k: int, ridge: float, least_rise: float = 1e-14
+) -> tuple[float, Any]:
+    """Return the automatic contrast of the covariances x and y, and its k components as columns.
+
+    Newton's iteration ends when the contrast rises by less than the fraction `least_rise`.
+    """
+    alpha = 0.0
+    while True:
+        vectors = scipy.linalg.eigh(x - alpha * y)[1][:, -k:]
+        risen = variance_ratio(vectors, x, y, ridge)
+        if risen <= alpha * (1 + least_rise):
+            return alpha, vectors
+        alpha = risen
+
+
+def held_out_ratio(half: Any, other: Any, k: int) -> float:
+    """Return the ratio of variances in one half of the data, along k components of another half.
+
+    Each half consists of a foreground and a background covariance. The ridge is a quarter of the
+    mean variance of the background.
+    """
+    ridge, other_ridge = (np.trace(y) / (4 * len(y)) for _, y in (half, other))
+    _, vectors = automatic_by_hand(*half, k, ridge, 0.05)
+    return variance_ratio(vectors, *other, other_ridge)
 
 
 def geometric_median(rows: Any) -> Any:
@@ -148,6 +182,22 @@ def counts(seed: int = 0, n: int = 300) -> tuple[Any, Any]:
     X, Y, *_ = ring(n, n, seed)
     rng = np.random.default_rng(seed)
     return rng.poisson(np.exp(0.3 * X)), rng.poisson(np.exp(0.3 * Y))
+
+
+def units_of(foreground: Any, background: Any) -> dict[str, Any]:
+    """Return the arguments that name the unit of each row of the two datasets."""
+    return {"units": foreground, "background_units": background}
+
+
+def recording(seen: list[tuple[str, int | None]]) -> Callable[..., Iterator[Any]]:
+    """Return a progress function that appends its description and total to `seen` for each item."""
+
+    def progress(items: Iterable[Any], *, total: int | None, desc: str) -> Iterator[Any]:
+        for item in items:
+            seen.append((desc, total))
+            yield item
+
+    return progress
 
 
 def quick(**options: Any) -> CVAE:

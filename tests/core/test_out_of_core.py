@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from contrast_core import CPCA, PCPCA, SecondMoments, contrast_path
 from contrast_core.rows import rows_of
 from tests.core.kinds import KINDS, LAZY, STORED, Watched, assert_same_moments
+from tests.core.samples import recording
 
 N, D = 2000, 12
 
@@ -142,20 +143,13 @@ def test_an_error_while_reading_leaves_neither_threads_nor_a_limit_of_threads_be
 def test_progress_counts_the_blocks(
     rows: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seen: list[tuple[int | None, str, int]] = []
-
-    def bar(items: Any, *, total: int | None, desc: str) -> Iterator[Any]:
-        count = 0
-        for item in items:
-            count += 1
-            yield item
-        seen.append((total, desc, count))
-
+    seen: list[Any] = []
+    bar = recording(seen)
     SecondMoments.from_data(small(Watched(rows)), progress=bar)
     SecondMoments.from_data(small(rows, "cells"), progress=bar)
     SecondMoments.from_chunks([rows, rows], progress=bar)
     SecondMoments.from_chunks(iter([rows, rows]), progress=bar)
-    assert seen == [(8, "X", 8), (8, "cells", 8), (2, "X", 2), (None, "X", 2)]
+    assert seen == 8 * [("X", 8)] + 8 * [("cells", 8)] + 2 * [("X", 2)] + 2 * [("X", None)]
     pytest.importorskip("tqdm")
     SecondMoments.from_data(Watched(rows), progress=True)
     assert "1/1" in capsys.readouterr().err
