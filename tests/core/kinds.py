@@ -32,11 +32,7 @@ def _h5py(values: Any, folder: Path, **options: Any) -> Any:
 
 def _zarr(values: Any, folder: Path) -> Any:
     zarr = pytest.importorskip("zarr")
-    dataset = zarr.create_array(
-        folder / "x.zarr", shape=values.shape, chunks=(30, 4), dtype=values.dtype
-    )
-    dataset[:] = values
-    return dataset
+    return zarr.create_array(folder / "x.zarr", data=values, chunks=(30, 4))
 
 
 def _backed(kind: Any, values: Any, folder: Path) -> Any:
@@ -50,9 +46,8 @@ def _dask(values: Any, folder: Path, chunks: Any = (40, 4), kind: Any = None) ->
     return array if kind is None else array.map_blocks(kind)
 
 
-def _tensor(values: Any, folder: Path) -> Any:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    return torch.as_tensor(values).requires_grad_()
+def tensor(values: Any) -> Any:
+    return pytest.importorskip("torch", reason="torch is not installed").as_tensor(values)
 
 
 def _duplicated(values: Any, folder: Path) -> Any:
@@ -93,7 +88,7 @@ KINDS: dict[str, Callable[[Any, Path], Any]] = {
     "dask": _dask,
     "dask CSR": partial(_dask, chunks=(40, -1), kind=sp.csr_matrix),
     "dask CSC": partial(_dask, chunks=(40, -1), kind=sp.csc_array),
-    "tensor": _tensor,
+    "tensor": lambda values, folder: tensor(values).requires_grad_(),
     "rows": lambda values, folder: rows_of(values),
 }
 STORED = [kind for kind in KINDS if kind.startswith(("HDF5", "zarr", "backed", "memory map"))]

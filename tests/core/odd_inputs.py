@@ -13,17 +13,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import pytest
 import scipy.sparse as sp
 
 import contrast_core as cc
 from contrast_core import images, pairing
-from tests.core.kinds import KINDS, long_indices
+from tests.core.kinds import KINDS, long_indices, tensor
 
 N_ROWS, N_FEATURES = 24, 5
 
@@ -76,12 +76,6 @@ def _explicit_zeros(values: Any) -> Any:
     return sp.csr_array((values.ravel(), np.tile(np.arange(d), n), np.arange(n + 1) * d))
 
 
-def _tensor(values: Any, dtype: str = "float64") -> Any:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-
-    return torch.as_tensor(values).to(getattr(torch, dtype))
-
-
 def _spoilt(values: Any, entry: Any, dtype: Any = np.float64) -> Any:
     values = values.astype(dtype)
     values[3, 1] = entry
@@ -122,7 +116,7 @@ TAKEN += [
         "LIL": sp.lil_array,
         "CSR with zeros": _explicit_zeros,
         "CSR of long indices": long_indices,
-        "tensor of half precision": lambda v: _tensor(v, "float16"),
+        "tensor of half precision": lambda v: tensor(v).half(),
     }.items()
 ]
 # Every function of data is tested with these kinds. The other kinds are tested with one function.
@@ -135,7 +129,7 @@ REFUSED = [
     for name, (make, words) in {
         "NaN": (lambda v: _spoilt(v, np.nan), "NaN"),
         "infinity": (lambda v: _spoilt(v, -np.inf), "inf"),
-        "masked": (lambda v: np.ma.masked_less(v, 1), "masked"),
+        "masked": (lambda v: np.ma.masked_less(v, 1), "PCPCA treats masked entries as missing"),
         "NA in a frame": (lambda v: _frame(v, dtype="Int64").replace(0, pd.NA), "NaN"),
         "None in a list": (lambda v: [[None, *row[1:]] for row in v.tolist()], "NaN|None"),
         "words": (lambda v: v.astype("U5"), "str|U5"),
@@ -156,7 +150,7 @@ REFUSED = [
         "a file name": (lambda v: "data.csv", "data.csv|str"),
         "ragged lists": (lambda v: [[1.0, 2.0], [3.0]], "shape|length|inhomogeneous"),
         "a class": (lambda v: np.ndarray, "ndarray|type"),
-        "sparse tensor": (lambda v: _tensor(v).to_sparse(), "sparse"),
+        "sparse tensor": (lambda v: tensor(v).to_sparse(), "sparse"),
         "too many features": (lambda v: np.hstack([v, v]), "10"),
     }.items()
 ]
@@ -257,8 +251,8 @@ def resampled(X: Any, background: Any, **options: Any) -> list[Any]:
     return [found.matched, found.retained, np.cos(found.angles) ** 2]
 
 
-def removed(**data: Any) -> list[Any]:
-    model = images.StructuredBackgroundRemover().fit(**data)
+def removed(remover: Any, **data: Any) -> list[Any]:
+    model = remover.fit(**data)
     return [model.signal_variances_[:K], scaled_to_one(model.transform(data["X"]))]
 
 
@@ -268,6 +262,7 @@ with warnings.catch_warnings(action="ignore"):  # the few rows show no signal
     KERNEL = cc.KernelCPCA(alpha=1.5, kernel="linear").fit(X, background=Y)
     PLUS = cc.PCAPlusPlus(truncation=None, weighted=False).fit(X, positive=Y)
     REMOVER = images.StructuredBackgroundRemover().fit(X, background=Y)
+    FRAMES = images.FrameBackgroundRemover((1, N_FEATURES)).fit(X, background=Y)
 
 
 def subject_of_method(name: str, method: Any, *left_out: str) -> Subject:
@@ -341,7 +336,13 @@ SUBJECTS = [
         *(ONE, MANY),
         origin=False,
     ),
-    Subject("StructuredBackgroundRemover", removed),
+    Subject("StructuredBackgroundRemover", partial(removed, images.StructuredBackgroundRemover())),
+    Subject(
+        "FrameBackgroundRemover",
+        partial(removed, images.FrameBackgroundRemover((1, N_FEATURES))),
+        units=False,
+        origin=False,
+    ),
     *(Subject(name, call) for name, call in MEASURES.items()),
     subject_of_method("CPCA.transform", CPCA.transform),
     subject_of_method("CPCA.denoise", CPCA.denoise),
@@ -351,5 +352,6 @@ SUBJECTS = [
     subject_of_method("KernelCPCA.transform", KERNEL.transform),
     subject_of_method("PCAPlusPlus.transform", PLUS.transform),
     subject_of_method("StructuredBackgroundRemover.transform", REMOVER.transform),
+    subject_of_method("FrameBackgroundRemover.transform", FRAMES.transform),
 ]
 DATA = {"X": X, "background": Y, "positive": Y}

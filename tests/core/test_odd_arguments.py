@@ -24,7 +24,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 N = len(X)
 MOMENTS, OTHERS = cc.SecondMoments.from_data(X), cc.SecondMoments.from_data(Y)
+FEWER = cc.SecondMoments.from_data(Y[:, :3])
 PAIRS = cc.moments.PairMoments.from_data(X, Y)
+FRAMES = [pd.DataFrame(v, columns=list(names)) for v, names in ((X, "abcde"), (Y, "abced"))]
 
 LABELS: dict[str, Any] = {
     "too few": LABELS_OF_ROWS[:-1],
@@ -58,8 +60,8 @@ SAME_LABELS: dict[str, Any] = {
 }
 
 
-def by_label(labels: Any) -> Any:
-    model = cc.ContrastByLabel(cc.CPCA(alpha=1.0), background=next(iter(labels))).fit(X, labels)
+def by_label(labels: Any, rows: Any = X) -> Any:
+    model = cc.ContrastByLabel(cc.CPCA(alpha=1.0), background=next(iter(labels))).fit(rows, labels)
     return model.estimator_.components_
 
 
@@ -149,17 +151,9 @@ INVALID_DATASETS: dict[str, tuple[Any, Any, str]] = {
     "rows and moments": (X, OTHERS, "SecondMoments"),
     "moments of pairs": (PAIRS, Y, "PairMoments"),
     "a class": (X, cc.CPCA, "background is"),
-    "moments of other features": (
-        MOMENTS,
-        cc.SecondMoments.from_data(Y[:, :3]),
-        "3 features but X has 5|SecondMoments, but rows",
-    ),
+    "moments of other features": (MOMENTS, FEWER, "3 features but X has 5|SecondMoments, but rows"),
     "one row": (X, Y[:1], "n_samples=1"),
-    "another order": (
-        pd.DataFrame(X, columns=list("abcde")),
-        pd.DataFrame(Y, columns=list("abced")),
-        "another order",
-    ),
+    "another order": (*FRAMES, "another order"),
     "a stack": (X.reshape(4, 6, 5), Y, r"X has shape \(4, 6, 5\)"),
 }
 WITHOUT_BACKGROUND = {"CPCA", "CPCAStar", "PCPCA"}  # these methods do not need a background
@@ -198,10 +192,7 @@ INVALID_ESTIMATORS: dict[str, Any] = {
 }
 CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "merge with rows": (lambda: MOMENTS.merge(X), "ndarray"),
-    "merge other features": (
-        lambda: MOMENTS.merge(cc.SecondMoments.from_data(X[:, :2])),
-        "2 features",
-    ),
+    "merge other features": (lambda: MOMENTS.merge(FEWER), "3 features"),
     "merge pairs with rows": (lambda: PAIRS.merge(MOMENTS), "SecondMoments"),
     "no chunks": (lambda: cc.SecondMoments.from_chunks([]), "no rows"),
     "a number as chunks": (lambda: cc.SecondMoments.from_chunks(3), "chunks=3 is int"),
@@ -213,10 +204,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: cc.ContrastByLabel(cc.CPCA(), np.nan).fit(X, np.arange(N) / 2),
         "no row has the background label nan",
     ),
-    "moments by label": (
-        lambda: cc.ContrastByLabel(cc.CPCA(), "a").fit(MOMENTS, LABELS_OF_ROWS),
-        "X is",
-    ),
+    "moments by label": (lambda: by_label(LABELS_OF_ROWS, MOMENTS), "X is"),
     "save no model": (lambda: cc.save({}, "unwritten.model"), "model is"),
 }
 CALLS |= {

@@ -248,11 +248,8 @@ def star_optimum(X: Any, Y: Any) -> tuple[Any, Any, Any]:
     within = (np.eye(X.shape[1]) + covariance(Y)) / 2
     root = np.linalg.inv(np.linalg.cholesky(within))
     found = np.einsum("ki,ij,kj->k", model.directions_, covariance(X), model.directions_)
-    return (
-        found,
-        model.generalized_eigenvalues_,
-        optimum(root @ covariance(X) @ root.T, np.eye(X.shape[1]), X),
-    )
+    best = optimum(root @ covariance(X) @ root.T, np.eye(X.shape[1]), X)
+    return found, model.generalized_eigenvalues_, best
 
 
 def plus_optimum(X: Any, Y: Any) -> tuple[Any, Any, Any]:

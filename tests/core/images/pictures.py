@@ -6,12 +6,10 @@ Each pattern has mean 0 and variance 1 over the image. The benchmarks use these 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
-
-from contrast_core.datasets import digits_on_photos
 
 Shape = tuple[int, int]
 
@@ -101,35 +99,25 @@ def cells(shape: Shape, rng: np.random.Generator, *, empty: int = 64) -> Any:
     return gaussian_filter(image, 0.7)
 
 
-def noisy(
-    clean: Any,
-    pattern: Any,
-    rng: np.random.Generator,
-    *,
-    amplitude: float = 1.0,
-    noise: float = 0.3,
-) -> Any:
-    """Return the image plus a pattern and white noise.
-
-    `amplitude` and `noise` are multiples of the image's standard deviation.
-    """
-    return clean + clean.std() * (amplitude * pattern + noise * rng.normal(size=clean.shape))
-
-
 def scene(
     pattern: Callable[[Shape, np.random.Generator], Any],
     shape: Shape = (140, 131),
     empty: int = 64,
     *,
     seed: int = 0,
-    **strengths: float,
+    amplitude: float = 1.0,
+    noise: float = 0.3,
 ) -> tuple[Any, Any, Any]:
-    """Return cells behind a pattern, the mask of the empty corner, and the cells alone."""
+    """Return cells behind a pattern and noise, the mask of the empty corner, and the cells alone.
+
+    `amplitude` and `noise` are multiples of the standard deviation of the cells.
+    """
     rng = np.random.default_rng(seed)
     clean = cells(shape, rng, empty=empty)
     mask = np.zeros(shape, dtype=bool)
     mask[:empty, :empty] = True
-    return noisy(clean, pattern(shape, rng), rng, **strengths), mask, clean
+    behind = amplitude * pattern(shape, rng) + noise * rng.normal(size=shape)
+    return clean + clean.std() * behind, mask, clean
 
 
 def relative_error(estimate: Any, clean: Any, noisy: Any) -> float:
@@ -137,29 +125,7 @@ def relative_error(estimate: Any, clean: Any, noisy: Any) -> float:
 
     Each error is taken after the best affine fit to the clean image.
     """
-
-    def error(image: Any) -> float:
-        design = np.column_stack([image.ravel(), np.ones(image.size)])
-        fit = design @ np.linalg.lstsq(design, clean.ravel(), rcond=None)[0]
-        return float(((fit - clean.ravel()) ** 2).mean())
-
-    return error(estimate) / error(noisy)
-
-
-class Film(NamedTuple):
-    """Foreground frames, background frames and the clean signal, one frame per row."""
-
-    foreground: Any  # (number of frames, height * width)
-    background: Any  # (number of background frames, height * width)
-    # The signal has the shape of `foreground`: its frames without background and without noise.
-    clean: Any
-    shape: Shape
-
-
-def digits_on_photographs(n_frames: int) -> Film:
-    """Return faint digits 0 and 1 on crops of photographs, from the bundled data."""
-    data = digits_on_photos(n_frames)
-    return Film(data.foreground, data.background, data.clean, (28, 28))
+    return relative_frame_error(*(image.reshape(1, -1) for image in (estimate, clean, noisy)))
 
 
 TWITCHING = (7, 9)  # height and width of the frames of `twitching_square`

@@ -11,18 +11,16 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
-import zarr
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 from contrast_core import SecondMoments
 from contrast_core.images import FrameBackgroundRemover, StructuredBackgroundRemover
+from tests.core.estimators import ReversedBackground
 from tests.core.images.pictures import TWITCHING, twitching_square
 
 MAKE: dict[str, Any] = {
@@ -44,31 +42,6 @@ def test_units_and_a_shift_do_not_matter(make: Any, scale: float) -> None:
     np.testing.assert_allclose(scaled.strengths(scale * X), plain.strengths(X), rtol=1e-7)
     shifted = make().fit(X + 100, background=Y + 100)
     np.testing.assert_allclose(shifted.transform(X + 100), plain.transform(X), atol=1e-8)
-
-
-@pytest.mark.parametrize("form", ["strided", "csr", "DataFrame", "f4", "u1", "dask", "zarr"])
-@pytest.mark.parametrize("name", ["windows", "frames"])
-def test_every_form_of_input_gives_the_result_of_dense_arrays(
-    name: str, form: str, tmp_path: Any
-) -> None:
-    rounded = [np.clip(np.round(a * 16), 0, 255) for a in (X, Y)]
-
-    def stored(a: Any) -> Any:
-        made = zarr.create_array(tmp_path / str(len(a)), shape=a.shape, chunks=(50, 63), dtype="f8")
-        made[:] = a
-        return made
-
-    convert = {
-        "strided": lambda a: np.repeat(a, 2, axis=0)[::2],
-        "csr": sp.csr_array,
-        "DataFrame": partial(pd.DataFrame, columns=NAMES),
-        "dask": partial(da.from_array, chunks=(50, 63)),
-        "zarr": stored,
-    }.get(form, lambda a: a.astype(form))
-    other = MAKE[name]().fit(convert(rounded[0]), background=convert(rounded[1]))
-    given = rounded[0] if form in ("dask", "zarr") else convert(rounded[0])
-    expected = MAKE[name]().fit(rounded[0], background=rounded[1]).transform(rounded[0])
-    np.testing.assert_allclose(other.transform(given), expected, atol=1e-8)
 
 
 ODD = {
@@ -99,11 +72,8 @@ def test_odd_data_give_finite_estimates(make: Any, case: str) -> None:
         assert remover.feature_weights().shape == (0, 63)
 
 
-WITH_NAN = X.copy()
-WITH_NAN[0, 1] = np.nan
 BOTH = ("windows", "frames")
 REFUSED = [
-    (BOTH, WITH_NAN, Y, ValueError, "NaN first met in feature 1"),
     (BOTH, X, 0 * Y + 0.1, ValueError, r"the background is constant \(none of its 63"),
     (BOTH[:1], SecondMoments.from_data(X), Y, TypeError, "SecondMoments for both, or data for"),
     (BOTH[1:], SecondMoments.from_data(X), Y, TypeError, "rows are needed here"),
@@ -125,34 +95,24 @@ def test_bad_data_are_refused_and_leave_the_estimator_unfitted(
 
 
 @pytest.mark.parametrize(
-    ("remover", "error", "words"),
+    ("frame_shape", "words"),
     [
-        (StructuredBackgroundRemover(background_strength="fixed"), ValueError, "='fixed' is unkn"),  # type: ignore[arg-type]
-        (MAKE["frames"](multiplicative=1), TypeError, "must be True or False, got 1"),
-        (FrameBackgroundRemover((7, 8)), ValueError, r"\(7, 8\) has 56 pixels, but X has 63 feat"),
-        (FrameBackgroundRemover((63,)), ValueError, r"\(63,\) has 1 axes; expected \(height, wi"),  # type: ignore[arg-type]
-        (FrameBackgroundRemover((7.0, 9)), TypeError, "frame_shape must be an integer, got 7.0"),  # type: ignore[arg-type]
-        (FrameBackgroundRemover((0, 63)), ValueError, "frame_shape=0 is out of range"),
-        (FrameBackgroundRemover((64, 64)), ValueError, "has 4096 pixels, but X has 63 features"),
+        ((7, 8), r"\(7, 8\) has 56 pixels, but X has 63 feat"),
+        ((63,), r"\(63,\) has 1 axes; expected \(height, wi"),
+        ((64, 64), "has 4096 pixels, but X has 63 features"),
     ],
 )
-def test_bad_parameters_are_refused(remover: Any, error: Any, words: str) -> None:
-    with pytest.raises(error, match=words):
-        remover.fit(X, background=Y)
+def test_frame_shapes_that_do_not_fit_are_refused(frame_shape: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        FrameBackgroundRemover(frame_shape).fit(X, background=Y)
 
 
-class Windows(StructuredBackgroundRemover):
-    """Remover that takes X as the background when scikit-learn's checks give none."""
-
-    def fit(self, X: Any, y: Any = None, *, background: Any = None) -> Any:
-        return super().fit(X, y, background=X if background is None else background)
-
-    def fit_transform(self, X: Any, y: Any = None, *, background: Any = None) -> Any:
-        return self.fit(X, y, background=background).transform(X)
+class CheckedRemover(ReversedBackground, StructuredBackgroundRemover):
+    pass
 
 
 def test_the_remover_passes_scikit_learns_own_checks() -> None:
-    check_estimator(Windows(), on_skip=None)
+    check_estimator(CheckedRemover(), on_skip=None)
 
 
 @each_remover
@@ -165,10 +125,6 @@ def test_clones_and_pickles_agree_and_output_keeps_feature_names(make: Any) -> N
     np.testing.assert_array_equal(copy.transform(frames[0]), remover.transform(frames[0]))
     assert clone(remover).get_params() == remover.get_params()
     np.testing.assert_allclose(make().fit_transform(X, background=Y), copy.transform(frames[0]))
-    with pytest.raises(ValueError, match="expecting 63 features"):
-        make().fit(X, background=Y).transform(X[:, :5])
-    with pytest.raises(ValueError, match="NaN first met in feature 1"):
-        make().fit(X, background=Y).transform(WITH_NAN)
 
 
 def in_plain_numpy(rows: Any, X: Any, Y: Any, mode: str) -> tuple[Any, Any]:

@@ -6,13 +6,13 @@ from itertools import pairwise
 from typing import Any
 
 import dask.array as da
-import h5py
 import numpy as np
 import pytest
 import zarr
 
 from contrast_core import CPCA
 from contrast_core.images import Channels, Frames, Patches
+from tests.core.kinds import KINDS
 
 STACKS = [
     (Patches(size=4, stride=1), (9, 11)),
@@ -58,32 +58,31 @@ def numbers(shape: Any, seed: int = 0) -> Any:
 each_sampling = pytest.mark.parametrize(("sampling", "shape"), STACKS)
 
 
-def mask_shape(sampling: Any, shape: Any) -> Any:
+def unmasked_axes(sampling: Any, n_axes: int) -> tuple[int, ...]:
+    """Return the axes of a stack that its masks do not have."""
     if isinstance(sampling, Patches):
-        return shape[-len(sampling.sides) :]
-    if isinstance(sampling, Frames):
-        return shape[:-2]
-    return tuple(np.delete(shape, sampling.axis))
+        return tuple(range(n_axes - len(sampling.sides)))
+    return (-2, -1) if isinstance(sampling, Frames) else (sampling.axis,)
+
+
+def mask_shape(sampling: Any, shape: Any) -> Any:
+    return tuple(np.delete(shape, unmasked_axes(sampling, len(shape))))
 
 
 def chosen(sampling: Any, stack: Any, mask: Any) -> Any:
     """Return which samples lie entirely inside the mask."""
-    counts = mask
-    if isinstance(sampling, Frames):
-        counts = mask[..., None, None]
-    elif isinstance(sampling, Channels):
-        counts = np.expand_dims(mask, sampling.axis)
-    counts = np.ascontiguousarray(np.broadcast_to(counts, stack.shape))
-    return samples_of(sampling, counts)[0].all(axis=1)
+    marked = np.expand_dims(mask, unmasked_axes(sampling, stack.ndim))
+    return samples_of(sampling, np.broadcast_to(marked, stack.shape))[0].all(axis=1)
 
 
 @each_sampling
 @pytest.mark.parametrize("elements", [1, 100, None])
-def test_rows_are_the_samples_in_c_order_that_lie_in_the_mask(
+def test_rows_are_the_samples_in_c_order_and_results_go_back_to_their_place(
     sampling: Any, shape: Any, elements: Any
 ) -> None:
+    """Check that a mask selects the rows inside it, and that overlapping results are averaged."""
     stack = numbers(shape)
-    samples, _ = samples_of(sampling, stack)
+    samples, places = samples_of(sampling, stack)
     mask = np.ones(mask_shape(sampling, shape), dtype=bool)
     mask.ravel()[:: mask.size // 3 + 1] = False
     for given, expected in ((None, samples), (mask, samples[chosen(sampling, stack, mask)])):
@@ -95,15 +94,6 @@ def test_rows_are_the_samples_in_c_order_that_lie_in_the_mask(
             np.testing.assert_array_equal(rows.read(start, stop), expected[start:stop])
         np.testing.assert_array_equal(rows.columns([0, 2]).load(), expected[:, [0, 2]])
         np.testing.assert_array_equal(rows.take(slice(1, None)).load(), expected[1:])
-
-
-@each_sampling
-@pytest.mark.parametrize("elements", [1, 100, None])
-def test_results_go_back_to_their_place_and_overlaps_are_averaged(
-    sampling: Any, shape: Any, elements: Any
-) -> None:
-    stack = numbers(shape)
-    samples, places = samples_of(sampling, stack)
     results = numbers(samples.shape, seed=1)
     for given in (results, np.asfortranarray(results), results[:, :1]):
         counts = np.bincount(places.ravel(), minlength=stack.size)
@@ -117,21 +107,14 @@ def test_results_go_back_to_their_place_and_overlaps_are_averaged(
 
 def as_zarr(stack: Any, folder: Any) -> Any:
     chunks = tuple(min(n, 11) for n in stack.shape)
-    stored = zarr.create_array(folder / "z", shape=stack.shape, chunks=chunks, dtype="f4")
-    stored[:] = stack
-    return stored
-
-
-def as_memory_map(stack: Any, folder: Any) -> Any:
-    np.save(folder / "m.npy", stack)
-    return np.load(folder / "m.npy", mmap_mode="r")
+    return zarr.create_array(folder / "z", data=stack, chunks=chunks)
 
 
 LAZY = {
     "dask": lambda stack, _: da.from_array(stack, chunks=11),
     "zarr": as_zarr,
-    "HDF5": lambda stack, folder: h5py.File(folder / "h", "w").create_dataset("x", data=stack),
-    "memory map": as_memory_map,
+    "HDF5": KINDS["HDF5"],
+    "memory map": KINDS["memory map"],
     "view": lambda stack, _: np.repeat(stack, 2, axis=-1)[..., ::2],
 }
 
