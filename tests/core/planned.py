@@ -25,13 +25,7 @@ from contrast_core.solve import (
 )
 
 # With these limits, an iterative solver is used for every task that has one.
-EAGER = replace(
-    LIMITS,
-    iterated=0,
-    iterated_each=0,
-    lapack_columns=1,
-    path_contrasts=1,
-)
+EAGER = replace(LIMITS, iterated=0, iterated_each=0, lapack_columns=1, path_contrasts=1)
 SOLVERS: dict[Form, Solver] = {"dense": "eigh", "span": "gram", "products": "lanczos"}
 
 

@@ -13,12 +13,7 @@ import scipy.sparse as sp
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
-from contrast_core.pairing import (
-    match_clusters,
-    neighbor_pairs,
-    pairing_basis,
-    scaled_features,
-)
+from contrast_core.pairing import match_clusters, neighbor_pairs, pairing_basis, scaled_features
 from tests.core.kinds import KINDS
 
 
@@ -39,28 +34,17 @@ def as_set(pairs):
     return set(zip(pairs.rows.tolist(), pairs.positive_rows.tolist(), strict=True))
 
 
-def brute_force(X, P, k):
-    """Return two masks of pairs (row of X, row of P), from all distances.
-
-    The first mask has the k nearest rows of P for each row of X. The second mask has the k nearest
-    rows of X for each row of P.
-    """
-    distance = np.linalg.norm(X[:, None] - P[None], axis=2)
-    there = np.argsort(np.argsort(distance, axis=1), axis=1) < k
-    back = np.argsort(np.argsort(distance, axis=0), axis=0) < k
-    return there, back
-
-
 @pytest.mark.parametrize("k", [1, 3, 10])
 def test_mutual_neighbours_are_neighbours_of_each_other(views, k):
     X, P, *_ = views
-    there, back = brute_force(X, P, k)
+    # `there` has the k nearest rows of P for each row of X, and `back` the reverse.
+    distance = np.linalg.norm(X[:, None] - P[None], axis=2)
+    there = np.argsort(np.argsort(distance, axis=1), axis=1) < k
+    back = np.argsort(np.argsort(distance, axis=0), axis=0) < k
     pairs = neighbor_pairs(X, P, n_neighbors=k)
-    assert as_set(pairs) == set(zip(*map(np.ndarray.tolist, np.nonzero(there & back)), strict=True))
+    assert as_set(pairs) == set(map(tuple, np.argwhere(there & back).tolist()))
     either = neighbor_pairs(X, P, n_neighbors=k, mutual=False)
-    assert as_set(either) == set(
-        zip(*map(np.ndarray.tolist, np.nonzero(there | back)), strict=True)
-    )
+    assert as_set(either) == set(map(tuple, np.argwhere(there | back).tolist()))
     assert either.coverage == (1.0, 1.0)
     np.testing.assert_allclose(
         pairs.distances, np.linalg.norm(X[pairs.rows] - P[pairs.positive_rows], axis=1)
@@ -163,16 +147,8 @@ def test_without_pynndescent_the_error_of_the_approximate_search_gives_advice(mo
     [
         ({"within": [0] * 80}, ValueError, "within was given without positive_within"),
         ({"clusters": [0] * 80}, ValueError, "clusters was given without positive_clusters"),
-        (
-            {"within": ["a"] * 80, "positive_within": ["b"] * 80},
-            ValueError,
-            "no label in common",
-        ),
-        (
-            {"within": ["a"] * 80, "positive_within": [0] * 80},
-            TypeError,
-            "so no labels can be equal",
-        ),
+        ({"within": ["a"] * 80, "positive_within": ["b"] * 80}, ValueError, "no label in common"),
+        ({"within": ["a"] * 80, "positive_within": [0] * 80}, TypeError, "no labels can be equal"),
     ],
 )
 def test_labels_that_cannot_be_compared_are_refused(views, arguments, error, message):
@@ -185,18 +161,14 @@ def counts(n=200, d=30):
     return np.log1p(rng.poisson(0.2 + rng.gamma(1.0, 1.0, size=(1, d)), size=(n, d)).astype(float))
 
 
-def test_scaled_features_have_unit_variance():
+def test_scaled_features_have_unit_variance_and_extreme_values_are_clipped_above_the_mean():
     X = counts()
     X[:, 3] = 0.7
+    X[0, 0] = 1000.0
     scaled = scaled_features(X, clip=np.inf)
     expected = np.r_[np.ones(3), 0, np.ones(26)]
     np.testing.assert_allclose(scaled.matrix.var(axis=0), expected, atol=1e-12)
     np.testing.assert_allclose(scaled.matrix, X * scaled.scale)
-
-
-def test_extreme_values_are_clipped_above_the_mean():
-    X = counts()
-    X[0, 0] = 1000.0
     scaled = scaled_features(X, clip=10)
     assert scaled.cap[0] == pytest.approx(X[:, 0].mean() + 10 * X[:, 0].std())
     assert scaled.matrix[0, 0] == pytest.approx(scaled.cap[0] * scaled.scale[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from contrast_core import CPCA, PCPCA, ContrastWarning, SecondMoments, load, sav
 from contrast_core._posterior import _inference_data, draw_matrices
 from contrast_core.datasets import make_toy
 from contrast_core.spectral import _cpca_posterior
+from tests.core.planned import rotation, symmetric
 from tests.core.samples import quiet
 
 arviz = pytest.importorskip("arviz", reason="arviz is not installed (extra posterior)")
@@ -21,22 +23,9 @@ pytest.importorskip("nutpie", reason="nutpie is not installed (extra posterior)"
 
 def moments(values: Any, n: float = 50, scale: float = 1.0) -> tuple[SecondMoments, SecondMoments]:
     """Return moments whose difference has the given eigenvalues and random eigenvectors."""
-    n_features = len(values)
-    turn, mean, ridge = random_rotation(n_features), np.zeros(n_features), np.eye(n_features)
-    contrast = (turn * values) @ turn.T
-    return (
-        SecondMoments(n, mean, scale * (contrast + ridge)),
-        SecondMoments(n, mean, scale * ridge),
-    )
-
-
-def random_rotation(n_features: int) -> Any:
-    return np.linalg.qr(np.random.default_rng(3).normal(size=(n_features, n_features)))[0]
-
-
-def cpca(values: Any, k: int = 1, n: float = 50, scale: float = 1.0) -> CPCA:
-    x, y = moments(np.array(values), n, scale)
-    return CPCA(k, alpha=1.0).fit(x, background=y)
+    mean, background = np.zeros(len(values)), scale * np.eye(len(values))
+    foreground = scale * symmetric(values) + background
+    return SecondMoments(n, mean, foreground), SecondMoments(n, mean, background)
 
 
 def flat(found: Any, name: str) -> Any:
@@ -51,6 +40,15 @@ def assert_mean(draws: Any, exact: float) -> None:
     assert abs(draws.mean() - exact) < 5 * error
 
 
+def assert_distribution(draws: Any, cdf: Any) -> None:
+    """Check the Kolmogorov-Smirnov distance between draws (chains, draws) and a CDF.
+
+    Every fifth draw is nearly independent, so this fails with a probability of one in a million.
+    """
+    some = draws[:, ::5].ravel()
+    assert stats.kstest(some, cdf).statistic < np.sqrt(np.log(2e6) / (2 * len(some)))
+
+
 # Sampling of matrices
 
 
@@ -60,23 +58,12 @@ def test_gram_matrices_of_normal_draws_have_the_wishart_distribution() -> None:
     def normal(matrix: Any, others: Any) -> Any:
         return -0.5 * (matrix**2).sum(), -matrix, np.empty(0)
 
-    found = draw_matrices(
-        normal,
-        np.eye(3, 2),
-        np.ones((3, 1)),
-        np.empty(0),
-        draws=1000,
-        chains=4,
-        rng=np.random.default_rng(0),
-    )
+    start, rng = (np.eye(3, 2), np.ones((3, 1)), np.empty(0)), np.random.default_rng(0)
+    found = draw_matrices(normal, *start, draws=1000, chains=4, rng=rng)
     grams = np.swapaxes(found.matrices, -1, -2) @ found.matrices
     assert_mean(np.trace(grams, axis1=-2, axis2=-1), 6.0)
     assert_mean(np.linalg.det(grams), 6.0)
-    # The trace is chi-squared. Every fifth draw is nearly independent, so the Kolmogorov-Smirnov
-    # distance exceeds the bound with a probability of one in a million.
-    traces = np.trace(grams, axis1=-2, axis2=-1)[:, ::5].ravel()
-    bound = np.sqrt(np.log(2e6) / (2 * len(traces)))
-    assert stats.kstest(traces, stats.chi2(6).cdf).statistic < bound
+    assert_distribution(np.trace(grams, axis1=-2, axis2=-1), stats.chi2(6).cdf)
 
 
 # PCPCA
@@ -111,13 +98,12 @@ def exact_pcpca(values: Any, weight: float, gamma: float, floor: float) -> dict[
 @pytest.mark.parametrize(("n", "gamma", "rate"), [(20, 0.3, 1.0), (60, 0.6, 0.7)])
 def test_pcpca_draws_have_the_means_of_the_exact_density(n: int, gamma: float, rate: float) -> None:
     mean, values = np.zeros(2), np.array([2.0, 0.8])
-    turn = random_rotation(2)
     y = SecondMoments(n, mean, np.diag([1.0, 0.5]))
-    x = SecondMoments(n, mean, (turn * values) @ turn.T + gamma * y.covariance)
+    x = SecondMoments(n, mean, symmetric(values) + gamma * y.covariance)
     model = PCPCA(1, gamma=0.1).fit(x, background=y)
     found = model.posterior(gamma=gamma, learning_rate=rate, noise_floor=0.05, random_state=0)
     exact = exact_pcpca(values, rate * n, gamma, 0.05)
-    along = found.posterior["components"].to_numpy()[:, :, 0] @ turn
+    along = found.posterior["components"].to_numpy()[:, :, 0] @ rotation(2)
     loadings = found.posterior["loadings"].to_numpy()[..., 0]
     assert_mean(found.posterior["noise_variance"].to_numpy(), exact["noise"])
     assert_mean(np.linalg.norm(loadings, axis=-1), exact["length"])
@@ -140,11 +126,8 @@ def test_the_posterior_axis_of_the_toy_data_agrees_with_the_closed_form() -> Non
     assert (flat(found, "loadings")[:, :, 0] @ model.components_[0] > 0).all()
     weights = flat(found, "feature_weights")
     np.testing.assert_array_equal(weights.max(axis=-1), 1.0)
-    assert list(arviz.summary(found, var_names=["loadings", "noise_variance"]).index) == [
-        "loadings[0, 0]",
-        "loadings[1, 0]",
-        "noise_variance",
-    ]
+    summary = arviz.summary(found, var_names=["loadings", "noise_variance"])
+    assert list(summary.index) == ["loadings[0, 0]", "loadings[1, 0]", "noise_variance"]
 
 
 def test_draws_are_reproducible_and_scale_with_the_data() -> None:
@@ -185,20 +168,15 @@ def test_a_posterior_at_the_noise_floor_causes_a_warning_before_sampling(
     # Without this function, sampling fails with a TypeError as soon as it begins.
     monkeypatch.setattr("contrast_core._posterior._sampling.draw_matrices", None)
     above = (model.gamma_max_ + 1 - 2 / 60) / 2
-    with (
-        pytest.warns(
-            ContrastWarning, match=r"-\d\.\d+, is not above noise_floor.*lies at the floor"
-        ),
-        pytest.raises(TypeError, match="NoneType"),
+    for options, message in (
+        ({"gamma": above}, r"-\d\.\d+, is not above noise_floor.*lies at the floor"),
+        ({"noise_floor": 5.0}, "not above noise_floor=5: the posterior then lies at the floor"),
     ):
-        model.posterior(gamma=above)
-    with (
-        pytest.warns(
-            ContrastWarning, match="not above noise_floor=5: the posterior then lies at the floor"
-        ),
-        pytest.raises(TypeError, match="NoneType"),
-    ):
-        model.posterior(noise_floor=5.0)
+        with (
+            pytest.warns(ContrastWarning, match=message),
+            pytest.raises(TypeError, match="NoneType"),
+        ):
+            model.posterior(**options)
     with pytest.raises(TypeError, match="NoneType"):  # no warning, because nothing is wrong
         model.posterior()
 
@@ -228,21 +206,17 @@ def test_bingham_draws_have_the_exact_density_on_the_sphere(k: int, rate: float)
     the exponents have the opposite sign.
     """
     values = np.array([2.0, 1.0, 0.4])
-    found = cpca(values, k).posterior(learning_rate=rate, random_state=0)
+    x, y = moments(values)
+    model = CPCA(k, alpha=1.0).fit(x, background=y)
+    found = model.posterior(learning_rate=rate, random_state=0)
     bases = found.posterior["components"].to_numpy()
     v = bases[:, :, 0] if k == 1 else np.cross(bases[:, :, 0], bases[:, :, 1])
-    squares = (v @ random_rotation(3)) ** 2
+    squares = (v @ rotation(3)) ** 2
     exponents = 50 * rate * values * (1 if k == 1 else -1)
     for i in range(3):
         grid, cdf = bingham_cdf(np.roll(exponents, -i))
         assert_mean(squares[..., i], float(np.diff(cdf, prepend=0.0) @ grid))
-        # Every fifth draw is nearly independent, so this fails with a probability of one in a
-        # million.
-        some = np.sort(squares[:, ::5, i].ravel())
-        steps = np.arange(len(some) + 1) / len(some)
-        exact = np.interp(some, grid, cdf)
-        distance = max(np.abs(exact - steps[1:]).max(), np.abs(exact - steps[:-1]).max())
-        assert distance < np.sqrt(np.log(2e6) / (2 * len(some)))
+        assert_distribution(squares[..., i], partial(np.interp, xp=grid, fp=cdf))
 
 
 @pytest.mark.parametrize("n_features", [5, 40])
@@ -260,12 +234,12 @@ def test_the_sampler_is_given_the_gradient_of_the_log_density(n_features: int) -
 
 def test_the_default_learning_rate_agrees_with_its_formula() -> None:
     values = np.array([4.0, 1.0, 0.5, 0.3])
-    turn = random_rotation(4)
-    covariance = (turn * values) @ turn.T
+    covariance = symmetric(values)
     background = np.cov(np.random.default_rng(0).normal(size=(4, 9)))
 
-    def rate(C: Any, alpha: float, n: float = 50, m: float = 80, k: int = 1) -> float:
-        x, y = SecondMoments(n, np.zeros(4), C), SecondMoments(m, np.zeros(4), background * C[0, 0])
+    def rate(C: Any, alpha: float, k: int = 1) -> float:
+        x = SecondMoments(50, np.zeros(4), C)
+        y = SecondMoments(80, np.zeros(4), background * C[0, 0])
         model = CPCA(k, alpha=alpha).fit(x, background=y)
         with pytest.warns(ContrastWarning, match="may not have converged"):
             return float(model.posterior(10, chains=2).posterior.attrs["learning_rate"])

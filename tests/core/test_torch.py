@@ -21,22 +21,17 @@ from contrast_core.linalg import subspace_error
 from contrast_core.moments._torch import DeviceAccumulator
 from contrast_core.rows import rows_of
 from tests.core.kinds import assert_same_moments
+from tests.core.test_contract import planted
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 on_each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
-WIDTH = {torch.float64: np.float64, torch.float32: np.float32}
 
 
 @pytest.fixture
 def pair() -> tuple[Any, Any]:
-    """Return a foreground and a background; four features vary more in the foreground."""
-    rng = np.random.default_rng(0)
-    mixing, mean = rng.normal(size=(12, 12)), rng.normal(size=12) * 10
-    X = rng.normal(size=(700, 12)) @ mixing + mean
-    X += rng.normal(size=(700, 4)) * [20, 16, 12, 8] @ np.eye(4, 12)
-    return X, rng.normal(size=(500, 12)) @ mixing + mean
+    return planted(700, 500)
 
 
 # Blocks have 64 rows on the host and 256 rows on a device, so each dataset has several blocks, and
@@ -96,18 +91,18 @@ def test_a_covariance_that_is_summed_over_blocks_of_rows_is_precise(
 
 
 @on_each_device
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("make", [lambda: CPCA(2), lambda: CPCAStar(2), lambda: PCPCA(2)])
 def test_estimators_give_the_same_results_for_tensors_and_arrays(
     pair: Any, make: Callable[[], Any], dtype: Any, device: str
 ) -> None:
-    arrays = [rows.astype(WIDTH[dtype]) for rows in pair]
+    arrays = [rows.astype(dtype) for rows in pair]
     X, Y = (torch.as_tensor(rows, device=device) for rows in arrays)
     plain = make().fit(arrays[0], background=arrays[1])
     fitted = make().fit(X, background=Y)
     assert subspace_error(fitted.components_, plain.components_) < 1e-12
     assert isinstance(fitted.components_, np.ndarray)
-    tolerance = np.abs(arrays[0]).max() * (1e-12 if dtype == torch.float64 else 1e-6)
+    tolerance = np.abs(arrays[0]).max() * (1e-12 if dtype == np.float64 else 1e-6)
     calls: list[Callable[[Any, Any], Any]] = [
         lambda model, rows: model.transform(rows),
         lambda model, rows: model.inverse_transform(model.transform(rows)),
@@ -116,7 +111,7 @@ def test_estimators_give_the_same_results_for_tensors_and_arrays(
     ]
     for call in calls:
         found, expected = call(fitted, X), call(plain, arrays[0])
-        assert (found.device, found.dtype) == (X.device, dtype)
+        assert (found.device, found.dtype) == (X.device, X.dtype)
         np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=0, atol=tolerance)
     torch.testing.assert_close(make().fit_transform(X, background=Y), fitted.transform(X))
     # A model fitted to tensors takes arrays, and a model fitted to arrays takes tensors.
@@ -194,12 +189,7 @@ def test_errors_about_nan_and_inf_name_the_data_and_the_feature(
     ("foreground", "background", "error", "message"),
     [
         (lambda X: X, lambda Y: Y.numpy(), TypeError, "on cpu and background is not a tensor"),
-        (
-            lambda X: X.numpy(),
-            lambda Y: Y,
-            TypeError,
-            "X is not a tensor and background is a tensor",
-        ),
+        (lambda X: X.numpy(), lambda Y: Y, TypeError, "X is not a tensor and background is a t"),
         (lambda X: X, SecondMoments.from_data, TypeError, "X is Tensor and background is Second"),
         (lambda X: X, lambda Y: Y.to("meta"), ValueError, "the device 'meta' holds no values"),
         (lambda X: X[0], lambda Y: Y, ValueError, r"X has shape \(12,\); two dimensions"),
@@ -215,11 +205,7 @@ def test_tensors_of_wrong_shape_device_or_partner_are_refused(
 
 @pytest.mark.parametrize(
     ("device", "message"),
-    [
-        ("mps", "'mps' has no float64"),
-        ("gpu", "device='gpu' is not a device"),
-        (3.5, "device=3.5 is"),
-    ],
+    [("mps", "'mps' has no float64"), ("gpu", "='gpu' is not a device"), (3.5, "device=3.5 is")],
 )
 def test_a_device_that_is_not_available_is_refused(device: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -6,8 +6,6 @@ The moments then have another form: "span" is a matrix in a basis of the span of
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -20,9 +18,11 @@ from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus, SecondMoments
 from contrast_core.linalg import NotConvergedError, subspace_error
 from contrast_core.moments import PairMoments
 from contrast_core.rows import rows_of
-from contrast_core.solve import LIMITS, Limits, PlannedPairs
+from contrast_core.solve import LIMITS, Limits
 from tests.core.kinds import watch_toarray
 from tests.core.planned import pairs_by
+
+pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 # Numbers of pairs and of features. Each pair has two rows: WIDE has more features than rows, and
 # TALL has as many features as rows.
@@ -40,26 +40,7 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES)
-def case(request: pytest.FixtureRequest) -> tuple[tuple[int, int], Limits]:
-    return CASES[request.param]
-
-
-@pytest.fixture
-def shape(case: tuple[tuple[int, int], Limits]) -> tuple[int, int]:
-    return case[0]
-
-
-@pytest.fixture
-def planned(case: tuple[tuple[int, int], Limits]) -> Callable[[Any, Any], PlannedPairs]:
-    return partial(pairs_by, case[1])
-
-
-@pytest.fixture(autouse=True)
-def ignore_warnings_of_weak_components() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ContrastWarning)
-        yield
+each_case = pytest.mark.parametrize(("shape", "limits"), CASES.values(), ids=CASES)
 
 
 def pairs(
@@ -111,27 +92,29 @@ def assert_agrees(found: PCAPlusPlus, wanted: PCAPlusPlus) -> None:
         )
 
 
+@each_case
 def test_the_shape_of_the_data_decides_the_form_of_the_moments(
-    shape: tuple[int, int], planned: Any
+    shape: tuple[int, int], limits: Limits
 ) -> None:
-    assert planned(*pairs(shape)).plan.form == ("span" if shape == WIDE else "products")
+    assert pairs_by(limits, *pairs(shape)).plan.form == ("span" if shape == WIDE else "products")
     for n, form in ((45, "dense"), (44, "span")):
         X, positive = pairs((n, 90), n_loaded=90)
         for method in (PCAPlus(), PCAPlusPlus()):
             assert method.fit(X, positive=positive).form_ == form
 
 
+@each_case
 @pytest.mark.parametrize("exchangeable", [True, False])
 @pytest.mark.parametrize("kind", ["dense", "sparse", "sparse and dense"])
 def test_the_span_and_products_agree_with_the_covariance(
-    shape: tuple[int, int], planned: Any, exchangeable: bool, kind: str
+    shape: tuple[int, int], limits: Limits, exchangeable: bool, kind: str
 ) -> None:
     sparse = kind != "dense"
     X, positive = sparse_pairs(shape) if sparse else pairs(shape)
     if kind == "sparse and dense":
         positive = positive.toarray()
     # Blocks of 64 rows give several blocks and a remainder.
-    views = planned(*(rows_of(rows, elements=64 * shape[1]) for rows in (X, positive)))
+    views = pairs_by(limits, *(rows_of(rows, elements=64 * shape[1]) for rows in (X, positive)))
     for truncation in ("auto",) if sparse else ("auto", 3, 0.5):
         form: Any = {"truncation": truncation, "exchangeable": exchangeable}
         wanted = PCAPlusPlus(**form).fit(reference(shape, sparse))
@@ -149,7 +132,9 @@ def test_the_span_and_products_agree_with_the_covariance(
     np.testing.assert_allclose(aligned.mean_, exact.mean_, atol=1e-12)
 
 
-def test_pairs_of_low_rank_are_recognised(shape: tuple[int, int], planned: Any) -> None:
+@each_case
+def test_pairs_of_low_rank_are_recognised(shape: tuple[int, int], limits: Limits) -> None:
+    planned = partial(pairs_by, limits)
     (n, d), rng = shape, np.random.default_rng(3)
     mixing = rng.normal(size=(9, d))
     X, positive = (rng.normal(size=(n, 9)) * np.geomspace(9, 1, 9) @ mixing for _ in range(2))
@@ -165,8 +150,9 @@ def test_pairs_of_low_rank_are_recognised(shape: tuple[int, int], planned: Any) 
             PCAPlusPlus(truncation=truncation).fit(planned(constant, constant))
 
 
+@each_case
 def test_neither_dense_rows_nor_a_covariance_are_formed(
-    shape: tuple[int, int], planned: Any, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, int], limits: Limits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, positive = sparse_pairs((300 if shape == WIDE else 450, shape[1]))
     X, positive = (rows_of(rows, elements=64 * shape[1]) for rows in (X, positive))
@@ -176,8 +162,8 @@ def test_neither_dense_rows_nor_a_covariance_are_formed(
         raise AssertionError("a covariance was formed")
 
     monkeypatch.setattr(SecondMoments, "_unchecked", refuse)
-    PCAPlusPlus().fit(planned(X, positive))
-    PCAPlus().fit(planned(X, positive))
+    PCAPlusPlus().fit(pairs_by(limits, X, positive))
+    PCAPlus().fit(pairs_by(limits, X, positive))
     largest = max((n_rows * n_columns for n_rows, n_columns in shapes), default=0)
     assert largest <= max(64 * shape[1], 600 * 256)
 

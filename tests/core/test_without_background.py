@@ -64,20 +64,14 @@ def test_groups_weights_moments_and_sparse_rows_are_accepted(method: Any) -> Non
         assert subspace_error(fitted.components_, PCA(2).fit(rows).components_) < 1e-10
 
 
-def test_pcpca_without_a_background_fills_in_missing_values_by_probabilistic_pca() -> None:
+def test_pcpca_of_missing_values_without_a_background_equals_the_fit_at_gamma_zero() -> None:
     gappy = np.where(np.random.default_rng(2).random(X.shape) < 0.1, np.nan, X)
     alone = PCPCA(2).fit(gappy)
     assert not [name for name in vars(alone) if "background" in name]
     compared = PCPCA(2, gamma=0.0).fit(gappy, background=Y)
     np.testing.assert_allclose(alone.loadings_, compared.loadings_, atol=1e-4)
-    filled, scores = alone.impute(gappy), alone.transform(gappy)
-    covariance = alone.loadings_ @ alone.loadings_.T + alone.noise_variance_ * np.eye(8)
-    for row, full, score in zip(gappy, filled, scores, strict=True):
-        o = ~np.isnan(row)
-        weights = np.linalg.solve(covariance[np.ix_(o, o)], (row - alone.mean_)[o])
-        expected = np.where(o, row, alone.mean_ + covariance[:, o] @ weights)
-        np.testing.assert_allclose(full, expected)
-        np.testing.assert_allclose(score, alone.loadings_[o].T @ weights, atol=1e-9)
+    np.testing.assert_allclose(alone.impute(gappy), compared.impute(gappy), atol=1e-4)
+    np.testing.assert_allclose(alone.transform(gappy), compared.transform(gappy), atol=1e-4)
 
 
 @pytest.mark.parametrize("method", METHODS)
