@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import contrast_core
+from sklearn.base import clone
+
+import contrast_core as cc
 from contrast_core.rows import rows_of
 
 
@@ -15,8 +17,7 @@ class Case:
     """An estimator, the name of the second dataset that `fit` takes, and its properties."""
 
     name: str
-    # make(n_components) returns an unfitted estimator.
-    make: Callable[..., Any]
+    model: Any  # unfitted
     other: Literal["background", "positive"] = "background"  # the second dataset that fit takes
     scale_free: bool = True  # scaling both datasets by one factor does not change the subspace
     full_rank_k: bool = True  # n_components may equal the number of features
@@ -31,65 +32,35 @@ class Case:
     least: int = 1  # the smallest valid number of components
     missing: bool = False  # the estimator reads NaN as a missing value
 
+    def make(self, n_components: int) -> Any:
+        """Return an unfitted estimator with the given number of components."""
+        return clone(self.model).set_params(**{self.counted: n_components})
+
     def fit(self, X: Any, other: Any, n_components: int = 2) -> Any:
         return self.make(n_components).fit(X, **{self.other: other})
 
 
+PROBABILISTIC: dict[str, Any] = {"full_rank_k": False, "missing": True}
+LATENT = PROBABILISTIC | {"size_free": False, "counted": "n_salient"}
+SPARSE: dict[str, Any] = {"full_rank_k": False, "orthonormal": False, "equivariant": False}
+PAIRS: dict[str, Any] = {"other": "positive", "moments": False}
 CASES = [
-    Case("CPCA-auto", lambda k: contrast_core.CPCA(k), constant_other=False),
-    Case("CPCA-denoise", lambda k: contrast_core.CPCA(k, alpha="denoise"), constant_other=False),
-    Case("CPCA-0", lambda k: contrast_core.CPCA(k, alpha=0.0)),
-    Case("CPCA-1", lambda k: contrast_core.CPCA(k, alpha=1.0)),
-    Case("CPCAStar-auto", lambda k: contrast_core.CPCAStar(k), constant_other=False),
-    Case("CPCAStar-0.5", lambda k: contrast_core.CPCAStar(k, beta=0.5), scale_free=False),
-    Case("PCPCA-auto", lambda k: contrast_core.PCPCA(k), full_rank_k=False, missing=True),
-    Case("PCPCA-0", lambda k: contrast_core.PCPCA(k, gamma=0.0), full_rank_k=False, missing=True),
-    Case(
-        "CLVM",
-        lambda k: contrast_core.CLVM(n_salient=k),
-        full_rank_k=False,
-        size_free=False,
-        orthogonal=False,
-        counted="n_salient",
-        least=0,
-        missing=True,
-    ),
-    Case(
-        "CLVM-salient",
-        lambda k: contrast_core.CLVM(n_shared=0, n_salient=k),
-        full_rank_k=False,
-        size_free=False,
-        counted="n_salient",
-        missing=True,
-    ),
-    Case(
-        "SparseCPCA",
-        lambda k: contrast_core.SparseCPCA(k, alpha=1.0),
-        full_rank_k=False,
-        orthonormal=False,
-        equivariant=False,
-    ),
-    Case(
-        "SparseCPCA-4-features",
-        lambda k: contrast_core.SparseCPCA(k, alpha=0.5, n_features_to_select=4),
-        full_rank_k=False,
-        orthonormal=False,
-        equivariant=False,
-    ),
-    Case("PCAPlus", lambda k: contrast_core.PCAPlus(k), other="positive", moments=False),
-    Case(
-        "PCAPlus-paper",
-        lambda k: contrast_core.PCAPlus(k, exchangeable=False),
-        other="positive",
-        moments=False,
-    ),
-    Case("PCAPlusPlus", lambda k: contrast_core.PCAPlusPlus(k), other="positive", moments=False),
-    Case(
-        "PCAPlusPlus-paper",
-        lambda k: contrast_core.PCAPlusPlus(k, exchangeable=False, weighted=False),
-        other="positive",
-        moments=False,
-    ),
+    Case("CPCA-auto", cc.CPCA(), constant_other=False),
+    Case("CPCA-denoise", cc.CPCA(alpha="denoise"), constant_other=False),
+    Case("CPCA-0", cc.CPCA(alpha=0.0)),
+    Case("CPCA-1", cc.CPCA(alpha=1.0)),
+    Case("CPCAStar-auto", cc.CPCAStar(), constant_other=False),
+    Case("CPCAStar-0.5", cc.CPCAStar(beta=0.5), scale_free=False),
+    Case("PCPCA-auto", cc.PCPCA(), **PROBABILISTIC),
+    Case("PCPCA-0", cc.PCPCA(gamma=0.0), **PROBABILISTIC),
+    Case("CLVM", cc.CLVM(), orthogonal=False, least=0, **LATENT),
+    Case("CLVM-salient", cc.CLVM(n_shared=0), **LATENT),
+    Case("SparseCPCA", cc.SparseCPCA(alpha=1.0), **SPARSE),
+    Case("SparseCPCA-4-features", cc.SparseCPCA(alpha=0.5, n_features_to_select=4), **SPARSE),
+    Case("PCAPlus", cc.PCAPlus(), **PAIRS),
+    Case("PCAPlus-paper", cc.PCAPlus(exchangeable=False), **PAIRS),
+    Case("PCAPlusPlus", cc.PCAPlusPlus(), **PAIRS),
+    Case("PCAPlusPlus-paper", cc.PCAPlusPlus(exchangeable=False, weighted=False), **PAIRS),
 ]
 
 
@@ -117,9 +88,9 @@ class StrengthCase:
 
 
 STRENGTHS = [
-    StrengthCase(contrast_core.CPCA, "alpha", (0.0, 0.7, 4.0, 100.0)),
-    StrengthCase(contrast_core.CPCAStar, "beta", (0.0, 0.2, 0.7, 1.0)),
-    StrengthCase(contrast_core.PCPCA, "gamma", (0.0, 0.1, 0.2, 0.3)),
-    StrengthCase(contrast_core.KernelCPCA, "alpha", (0.0, 0.7, 4.0, 100.0)),
-    StrengthCase(contrast_core.SparseCPCA, "alpha", (0.0, 0.3, 0.7, 1.5)),
+    StrengthCase(cc.CPCA, "alpha", (0.0, 0.7, 4.0, 100.0)),
+    StrengthCase(cc.CPCAStar, "beta", (0.0, 0.2, 0.7, 1.0)),
+    StrengthCase(cc.PCPCA, "gamma", (0.0, 0.1, 0.2, 0.3)),
+    StrengthCase(cc.KernelCPCA, "alpha", (0.0, 0.7, 4.0, 100.0)),
+    StrengthCase(cc.SparseCPCA, "alpha", (0.0, 0.3, 0.7, 1.5)),
 ]

@@ -87,17 +87,15 @@ def _plain(make: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 # tests/core/kinds.py has more kinds of storage, and dask arrays, for tests of rows and of moments.
+WHOLE = ("int8", "uint8", "int64", "uint64")
 TAKEN = [Kind("HDF5", lambda values, folder: KINDS["HDF5"](values, folder()))]
+TAKEN += [
+    Kind(dtype, lambda values, folder, dtype=dtype: values.astype(dtype))
+    for dtype in (*WHOLE, "float16", "float32", "longdouble", ">f8", ">i2", "object")
+]
 TAKEN += [
     Kind(name, _plain(make))
     for name, make in {
-        **{
-            dtype: lambda v, dtype=dtype: v.astype(dtype)
-            for dtype in (
-                *("int8", "uint8", "int64", "uint64", "float16", "float32", "longdouble"),
-                *(">f8", ">i2", "object"),
-            )
-        },
         "object of decimals": lambda v: np.vectorize(lambda x: Decimal(int(x)), otypes="O")(v),
         "view": _view,
         "read-only": _read_only,

@@ -24,9 +24,7 @@ def rows(n: int, rng: np.random.Generator, spike: float = 0.0) -> Any:
     return X
 
 
-def leading_by_hand(
-    P: Any, Q: Any, totals: Any, alpha: float | None, beta: float | None
-) -> tuple[float, Any]:
+def leading_by_hand(P: Any, Q: Any, totals: Any, alpha: Any = None, beta: Any = None) -> Any:
     """Return the statistic of a component, and the direction to remove before the next component.
 
     P and Q are the covariances of foreground and background. If alpha is given, the statistic is
@@ -104,9 +102,7 @@ def holes(rows: Any, share: float = 0.2, seed: int = 0) -> Any:
     return np.where(np.random.default_rng(seed).random(rows.shape) < share, np.nan, rows)
 
 
-def generated(
-    n: int, m: int, d: int, seed: int = 0, noise: float = 1.0
-) -> tuple[Any, Any, Any, Any]:
+def generated(n: int, m: int, d: int, seed: int = 0, noise: float = 1.0) -> tuple[Any, ...]:
     """Return foreground and background rows drawn from a cLVM, and its loadings.
 
     There are n foreground rows, m background rows and d features. The cLVM has two shared and two
@@ -142,17 +138,14 @@ def log_densities(rows: Any, mean: Any, covariance: Any, degrees: float = np.inf
     return found
 
 
-def clvm_log_likelihood(
-    X: Any, Y: Any, S: Any, W: Any, noise: float, means: Any = None, degrees: float = np.inf
-) -> float:
+def clvm_log_likelihood(X: Any, Y: Any, S: Any, W: Any, noise: float) -> float:
     """Return the log-likelihood of cLVM (Severson et al. 2019, eq. 4), from its definition.
 
     S and W are the shared and the salient loadings, and `noise` is the noise variance.
     """
     background = S @ S.T + noise * np.eye(len(S))
-    means = [rows.mean(axis=0) for rows in (X, Y)] if means is None else means
-    parts = zip((X, Y), means, (background + W @ W.T, background), strict=True)
-    return float(sum(log_densities(*part, degrees).sum() for part in parts))
+    parts = zip((X, Y), (background + W @ W.T, background), strict=True)
+    return float(sum(log_densities(rows, rows.mean(axis=0), cov).sum() for rows, cov in parts))
 
 
 D = 12  # number of features of `ring`

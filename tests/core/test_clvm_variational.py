@@ -21,6 +21,7 @@ from contrast_core.probabilistic import _clvm_start
 from contrast_core.probabilistic._clvm_likelihood import Search
 from contrast_core.probabilistic._clvm_start import Start
 from contrast_core.rows import rows_of
+from tests.core.kinds import KINDS
 from tests.core.samples import generated, holes
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -80,9 +81,7 @@ def test_a_fit_that_starts_at_the_maximum_likelihood_stays_there() -> None:
 
 @MAY_NOT_CONVERGE
 @pytest.mark.parametrize(("robust", "missing"), [(None, True), ("rows", False), ("entries", False)])
-def test_a_fit_that_starts_elsewhere_reaches_the_maximum(
-    robust: Any, missing: bool, monkeypatch: Any
-) -> None:
+def test_a_distant_start_reaches_the_maximum(robust: Any, missing: bool, monkeypatch: Any) -> None:
     X, Y, _, _ = generated(150, 100, 8)
     if missing:
         X, Y = holes(X), holes(Y, seed=1)
@@ -100,12 +99,10 @@ def test_a_fit_that_starts_elsewhere_reaches_the_maximum(
     best = em.log_likelihoods_[-1]
     assert vi.elbo_[0] < best - 50
     assert best - 3.0 < vi.elbo_[-1] < best + 1e-3
-    if robust != "entries":
-        assert vi.elbo_[-1] == pytest.approx(total_log_density(vi, X, Y), rel=1e-9)
     # The weights of robust="entries" have not converged, so the bound is a little smaller than the
     # total log-density.
-    else:
-        assert 0 <= total_log_density(vi, X, Y) - vi.elbo_[-1] < 0.01 * len(X)
+    missed = 0.01 * len(X) if robust == "entries" else 1e-9 * abs(best)
+    assert -1e-9 * abs(best) < total_log_density(vi, X, Y) - vi.elbo_[-1] < missed
 
 
 # Rows of counts
@@ -141,7 +138,7 @@ def test_the_bound_for_counts_is_close_to_the_likelihood_and_below_it() -> None:
     of_tensors = counts.count_posteriors(torch.tensor(rows), tensors)
     np.testing.assert_allclose(of_tensors.latent.numpy(), found.latent, atol=1e-6)
     value = counts.count_bound(torch.tensor(rows), tensors, of_tensors)
-    np.testing.assert_allclose(value.numpy(), bounds, rtol=1e-8)
+    np.testing.assert_allclose(value, bounds, rtol=1e-8)
 
 
 @MAY_NOT_CONVERGE
@@ -242,30 +239,21 @@ def test_the_same_seed_gives_the_same_numbers_from_any_container(tmp_path: Path)
 
 
 @MAY_NOT_CONVERGE
-def test_streamed_rows_give_the_same_model(tmp_path: Path) -> None:
-    dask_array = pytest.importorskip("dask.array", reason="dask is not installed")
-    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+@pytest.mark.parametrize("kind", ["dask", "HDF5 in rows"])
+def test_streamed_rows_give_the_same_model(kind: str, tmp_path: Path) -> None:
     X, Y, _, _ = generated(300, 200, 6)
     X[:8] += 20
     options: dict[str, Any] = {"robust": "rows", "max_iter": 25}
     here = fit(X, Y, **options)
-    chunked = fit(*(dask_array.from_array(rows, chunks=(64, 6)) for rows in (X, Y)), **options)
-    with h5py.File(tmp_path / "rows.h5", "w") as file:
-        stored = [
-            file.create_dataset(name, data=rows, chunks=(32, 6))
-            for name, rows in (("x", X), ("y", Y))
-        ]
-        filed = fit(*stored, **options)
-    for other in (chunked, filed):
-        assert subspace_error(other.components_, here.components_) < 0.02
-        assert other.elbo_[-1] == pytest.approx(here.elbo_[-1], abs=0.5)
+    (tmp_path / "Y").mkdir()
+    other = fit(KINDS[kind](X, tmp_path), KINDS[kind](Y, tmp_path / "Y"), **options)
+    assert subspace_error(other.components_, here.components_) < 0.02
+    assert other.elbo_[-1] == pytest.approx(here.elbo_[-1], abs=0.5)
 
 
 @MAY_NOT_CONVERGE
 @pytest.mark.parametrize(("c", "sparsity"), [(1e-4, None), (1e5, None), (1e5, 2.0)])
-def test_shifts_scales_and_constant_features_do_not_change_the_model(
-    c: float, sparsity: float | None
-) -> None:
+def test_shifts_scales_and_constant_features_keep_the_model(c: float, sparsity: Any) -> None:
     X, Y, _, _ = generated(120, 100, 6)
     options: dict[str, Any] = {"robust": "rows", "max_iter": 20, "sparsity": sparsity}
     plain = fit(X, Y, **options)

@@ -8,17 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
-from numpy.typing import NDArray
 
-from contrast_core import (
-    CPCA,
-    PCPCA,
-    ContrastWarning,
-    CPCAStar,
-    condition_test,
-    permutation_test,
-)
-from contrast_core._validation import FloatArray
+from contrast_core import CPCA, PCPCA, ContrastWarning, CPCAStar, condition_test, permutation_test
 from contrast_core.significance._condition import _balanced
 from contrast_core.significance._units import two_samples
 from tests.core.samples import leading_by_hand, quiet
@@ -60,16 +51,8 @@ def donors(
     }
 
 
-def by_hand(
-    parts: list[FloatArray],
-    labels: list[NDArray[np.bool_]],
-    k: int,
-    *,
-    pooled: bool = True,
-    alpha: float | None = None,
-    beta: float | None = None,
-) -> FloatArray:
-    """Compute the statistics of k components for each labelling.
+def by_hand(parts: Any, labels: Any, k: int, *, pooled: bool = True, **strength: float) -> Any:
+    """Compute the statistics of k components for each labelling, at a given alpha or beta.
 
     `parts` holds the rows of each donor in each dataset, and a labelling is True for the parts that
     count as treated. The first labelling must be the original one. The foreground consists of the
@@ -84,22 +67,20 @@ def by_hand(
             back = [p for p, t in zip(parts, treated, strict=True) if not t]
             P, Q = (with_equal_weights(some) for some in (front, back))
             totals = totals or (np.trace(P), np.trace(Q))
-            found.append(leading_by_hand(P, Q, totals, alpha, beta))
+            found.append(leading_by_hand(P, Q, totals, **strength))
         table.append([statistic for statistic, _ in found])
         rest = scipy.linalg.null_space(found[0][1][None])
         parts = [part @ rest for part in parts]
     return np.array(table).T
 
 
-def with_equal_weights(parts: list[FloatArray]) -> FloatArray:
+def with_equal_weights(parts: list[Any]) -> Any:
     """Return the covariance of all rows, with the same total weight for each part."""
     weights = np.concatenate([np.full(len(part), 1 / len(part) / len(parts)) for part in parts])
-    rows = np.vstack(parts)
-    rows = rows - weights @ rows
-    return rows.T @ (weights[:, None] * rows)
+    return np.cov(np.vstack(parts).T, aweights=weights, bias=True)
 
 
-def kept_parts(data: dict[str, Any]) -> list[FloatArray]:
+def kept_parts(data: dict[str, Any]) -> list[Any]:
     """Return, for each donor in each dataset, the rows that a test with seed 0 keeps."""
     samples = two_samples(*data.values(), fewest=1)
     sides = _balanced(samples, np.random.default_rng(0))[:2]
@@ -131,9 +112,7 @@ def test_the_statistics_agree_with_plain_numpy(estimator: Any, given: Any, poole
 
 
 @pytest.mark.parametrize(("a", "s"), [(3, 2), (0, 5)])
-def test_shared_donors_swap_their_parts_and_other_donors_swap_among_themselves(
-    a: int, s: int
-) -> None:
+def test_shared_donors_swap_their_parts_and_others_swap_among_themselves(a: int, s: int) -> None:
     """Use `a` donors in the foreground only, `a` in the background only, and `s` in both."""
     rng = np.random.default_rng(2)
     data = donors(s, s, rng, cells=(15, 12), paired=True, shift=1.0)
@@ -182,32 +161,21 @@ def test_donors_in_one_dataset_are_thinned_to_the_smaller_of_two_medians() -> No
 RNG = np.random.default_rng(5)
 FEW = donors(3, 4, RNG)
 FLAT = FEW | {name: FEW[name] * [2, 1, 0, 0, 0, 0] for name in ("X", "background")}
-REFUSED: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
-    (CPCA(1), donors(1, 8, RNG), ValueError, r"only 9 ways .* no p-value can be below 0\.11"),
-    (
-        CPCA(1),
-        donors(4, 4, RNG, paired=True),
-        ValueError,
-        r"only 16 ways .* below 0\.062\..* 5 units that occur",
-    ),
-    (
-        CPCA(1),
-        donors(5, 6, RNG, paired=True),
-        ValueError,
-        "1 units occur in background alone",
-    ),
-    (CPCA(1, alpha=np.inf), FEW, ValueError, "alpha=inf keeps only directions"),
-    (CPCA(7), FEW, ValueError, "n_components=7 is out of range"),
-    (CPCA(3), FLAT, ValueError, "component 3 cannot be tested: X does not vary after"),
+PAIRED, UNEVEN = (donors(n, m, RNG, paired=True) for n, m in ((4, 4), (5, 6)))
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    (CPCA(1), donors(1, 8, RNG), r"only 9 ways .* no p-value can be below 0\.11"),
+    (CPCA(1), PAIRED, r"only 16 ways .* below 0\.062\..* 5 units that occur"),
+    (CPCA(1), UNEVEN, "1 units occur in background alone"),
+    (CPCA(1, alpha=np.inf), FEW, "alpha=inf keeps only directions"),
+    (CPCA(7), FEW, "n_components=7 is out of range"),
+    (CPCA(3), FLAT, "component 3 cannot be tested: X does not vary after"),
 ]
 
 
 @quiet
-@pytest.mark.parametrize(("estimator", "data", "error", "message"), REFUSED)
-def test_invalid_tests_of_donors_are_refused(
-    estimator: Any, data: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
+@pytest.mark.parametrize(("estimator", "data", "message"), REFUSED)
+def test_invalid_tests_of_donors_are_refused(estimator: Any, data: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         condition_test(estimator, **data)
 
 

@@ -44,19 +44,15 @@ def by_donor(seed: int, shift: float, n_donors: int = 5, nested: bool = False) -
     }
 
 
-def study(kind: str, seed: int, shift: float) -> dict[str, Any]:
-    """Return independent rows, or rows of donors that are in both datasets or nested in one."""
-    if kind == "rows":
-        return {"X": rows(300, seed, shift), "background": rows(300, seed + 1)}
-    return by_donor(seed, shift, nested=kind == "nested")
-
-
 @pytest.mark.parametrize(
     ("kind", "shift"),
     [("rows", 1.0), ("rows", 3.0), ("paired", 1.0), ("paired", 3.0), ("nested", 3.0)],
 )
 def test_an_effect_on_one_feature_is_found_along_that_feature(kind: str, shift: float) -> None:
-    found = condition_shift(**study(kind, 0, shift), n_resamples=0, random_state=0)
+    data = {"X": rows(300, 0, shift), "background": rows(300, 1)}
+    if kind != "rows":
+        data = by_donor(0, shift, nested=kind == "nested")
+    found = condition_shift(**data, n_resamples=0, random_state=0)
     assert found.p_value < 0.05
     assert found.direction.argmax() == abs(found.direction).argmax() == 7
     assert np.linalg.norm(found.direction) == pytest.approx(1)
@@ -93,13 +89,9 @@ def test_rows_are_scored_along_a_direction_that_is_fitted_to_the_other_donors() 
 def test_p_value_and_interval_account_for_the_dependence_between_effects_of_donors(n: int) -> None:
     data = by_donor(4, 0.3, n_donors=n)
     found = condition_shift(**data, n_resamples=0)
-    effects = np.array(
-        [
-            found.foreground_scores[data["units"] == name].mean()
-            - found.background_scores[data["background_units"] == name].mean()
-            for name in np.unique(data["units"])
-        ]
-    )
+    x, y = found.foreground_scores, found.background_scores  # both datasets have the same donors
+    units = data["units"]
+    effects = np.array([x[units == d].mean() - y[units == d].mean() for d in np.unique(units)])
     # The difference of a donor is the mean of its foreground rows minus the mean of its background
     # rows. Its effect is a mean of inner products of this difference with the differences of the
     # other donors. The inner product of the differences of two donors is part of the effects of
@@ -114,9 +106,7 @@ def test_p_value_and_interval_account_for_the_dependence_between_effects_of_dono
 
 
 @pytest.mark.parametrize(("n_moved", "size", "area"), [(8, 0.6, 0.84), (400, 0.1, 0.755)])
-def test_rows_are_separated_by_few_features_and_by_many(
-    n_moved: int, size: float, area: float
-) -> None:
+def test_rows_are_separated_by_few_or_many_features(n_moved: int, size: float, area: float) -> None:
     areas = []
     for seed in range(10):
         x, y = np.random.default_rng(seed).normal(size=(2, 200, 400))
@@ -221,14 +211,8 @@ def test_constant_features_and_equal_datasets_give_finite_results() -> None:
         ({"X": rows(9, 0)}, "X has 9 rows and background 150; a comparison needs at least 10"),
         ({"units": None}, "background_units was given without units"),
         ({"units": ["a"] * 149}, "one label for each of the 150 rows"),
-        (
-            {"units": np.repeat(["d0", "x"], 75)},
-            "1 units have at least 10 rows in both datasets; a comparison within units needs 3",
-        ),
-        (
-            {"units": np.repeat(["x", "y"], 75)},
-            "2 units of X and 5 units of background have at least 10 rows",
-        ),
+        ({"units": np.repeat(["d0", "x"], 75)}, "1 units have .* 10 rows in both .* units needs 3"),
+        ({"units": np.repeat(["x", "y"], 75)}, "2 units of X and 5 units of background have at l"),
         ({"background": np.ones((150, D))}, "background does not vary"),
     ],
 )
@@ -246,9 +230,7 @@ def mixture(share: float, shift: float, seed: int, n: int = 600) -> tuple[Any, A
 
 
 @pytest.mark.parametrize(("share", "shift"), [(0.1, 4.0), (0.3, 2.5), (0.6, 4.0), (0.9, 2.5)])
-def test_the_mixture_its_threshold_and_its_share_agree_with_plain_numpy(
-    share: float, shift: float
-) -> None:
+def test_the_mixture_and_its_share_agree_with_plain_numpy(share: float, shift: float) -> None:
     scores, others, true = mixture(share, shift, 0)
     found = responders(scores, others, level=0.1)
     z, y = ((each - others.mean()) / others.std() for each in (scores, others))

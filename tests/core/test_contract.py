@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import pickle
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from contrast_core import (
-    CLVM,
-    KernelCPCA,
-    PCAPlus,
-    PCAPlusPlus,
-    SecondMoments,
-    SparseCPCA,
-)
+from contrast_core import CLVM, KernelCPCA, PCAPlus, PCAPlusPlus, SecondMoments, SparseCPCA
 from contrast_core.linalg import subspace_error
 from contrast_core.rows import rows_of
 from tests.core.estimators import CASES, Case, ReversedBackground
@@ -32,11 +23,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 SAME = 1e-10
 
 
-def cases(wanted: Callable[[Case], bool] = lambda case: True) -> Any:
-    """Parametrise a test over the estimators for which `wanted` is true."""
-    return pytest.mark.parametrize(
-        "case", [case for case in CASES if wanted(case)], ids=lambda case: case.name
-    )
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def case(request: pytest.FixtureRequest) -> Case:
+    return request.param
+
+
+def cases(wanted: Callable[[Case], bool]) -> Any:
+    """Restrict a test to the estimators for which `wanted` is true."""
+    return pytest.mark.parametrize("case", filter(wanted, CASES), ids=lambda case: case.name)
 
 
 def planted(n: int = 160, m: int = 120, d: int = 12, seed: int = 0) -> tuple[Any, Any]:
@@ -67,7 +61,6 @@ def assert_unit(case: Case, components: Any, atol: float) -> None:
     np.testing.assert_allclose(products, np.eye(len(components)), atol=atol)
 
 
-@cases()
 def test_components_are_orthonormal_and_follow_the_sign_rule(case: Case) -> None:
     fitted = case.fit(*data_for(case), n_components=3)
     v = fitted.components_
@@ -91,7 +84,6 @@ def test_scaling_both_datasets_does_not_change_the_subspace(case: Case) -> None:
     assert subspace_error(case.fit(8 * X, 8 * Y).components_, case.fit(X, Y).components_) < SAME
 
 
-@cases()
 def test_neither_the_origin_nor_the_order_of_rows_changes_the_subspace(case: Case) -> None:
     X, Y = data_for(case)
     shift = np.arange(12.0)
@@ -99,7 +91,6 @@ def test_neither_the_origin_nor_the_order_of_rows_changes_the_subspace(case: Cas
     assert subspace_error(shifted.components_, case.fit(X, Y).components_) < SAME
 
 
-@cases()
 def test_duplicated_rows_do_not_change_the_subspace(case: Case) -> None:
     X, Y = data_for(case)
     if case.other == "positive":
@@ -113,7 +104,6 @@ def test_duplicated_rows_do_not_change_the_subspace(case: Case) -> None:
     assert subspace_error(doubled.components_, case.fit(X, Y).components_) < SAME
 
 
-@cases()
 def test_padding_with_constant_features_does_not_change_the_components(case: Case) -> None:
     X, Y = data_for(case)
 
@@ -131,15 +121,12 @@ def test_padding_with_constant_features_does_not_change_the_components(case: Cas
     assert subspace_error(found, plain.components_) < SAME
 
 
-@cases()
 def test_data_with_fewer_rows_than_features_are_fitted(case: Case) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 60)) * np.linspace(3, 1, 60)
-    Y = (
-        X + 0.5 * rng.normal(size=(20, 60))
-        if case.other == "positive"
-        else rng.normal(size=(15, 60))
-    )
+    Y = rng.normal(size=(15, 60))
+    if case.other == "positive":
+        Y = X + 0.5 * rng.normal(size=(20, 60))
     fitted = case.fit(X, Y)
     assert_unit(case, fitted.components_, 1e-10)
     assert np.isfinite(fitted.transform(X)).all()
@@ -156,7 +143,6 @@ def test_one_feature_and_all_components_are_valid(case: Case) -> None:
     np.testing.assert_allclose(full.denoise(X[:, :4]), X[:, :4], atol=1e-9)
 
 
-@cases()
 def test_the_projection_and_its_complement_add_up_to_the_data(case: Case) -> None:
     X, Y = data_for(case)
     fitted = case.fit(X, Y)
@@ -168,7 +154,6 @@ def test_the_projection_and_its_complement_add_up_to_the_data(case: Case) -> Non
     np.testing.assert_allclose(removed @ along, 0, atol=1e-9)
 
 
-@cases()
 def test_dataframes_keep_names_and_columns_in_another_order_are_refused(case: Case) -> None:
     X, Y = (pd.DataFrame(a, columns=list("abcdefghijkl")) for a in data_for(case))
     fitted = case.fit(X, Y)
@@ -182,7 +167,6 @@ def test_dataframes_keep_names_and_columns_in_another_order_are_refused(case: Ca
     assert len(named.columns) == 2
 
 
-@cases()
 def test_bad_input_is_refused_and_leaves_the_estimator_unfitted(case: Case) -> None:
     X, Y = data_for(case)
     bad = X.copy()
@@ -199,16 +183,6 @@ def test_bad_input_is_refused_and_leaves_the_estimator_unfitted(case: Case) -> N
     for k in (case.least - 1, 13):
         with pytest.raises(ValueError, match=f"{case.counted}={k} is out of range"):
             case.fit(X, Y, n_components=k)
-
-
-@cases()
-def test_clones_and_pickles_give_the_same_results(case: Case) -> None:
-    X, Y = data_for(case)
-    fitted = case.fit(X, Y)
-    assert not hasattr(clone(fitted), "components_")
-    assert clone(fitted).get_params() == fitted.get_params()
-    copy = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(copy.transform(X), fitted.transform(X))
 
 
 @cases(lambda case: case.moments)

@@ -11,15 +11,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from contrast_core import (
-    CPCA,
-    PCPCA,
-    ContrastWarning,
-    CPCAStar,
-    SecondMoments,
-    SparseCPCA,
-    permutation_test,
-)
+import contrast_core as cc
+from contrast_core import CPCA, PCPCA, ContrastWarning, CPCAStar, SecondMoments, SparseCPCA
 from contrast_core.contrast import background_ridge, trace_ratio_alpha
 from contrast_core.linalg import subspace_error
 from tests.core.test_contract import planted
@@ -194,7 +187,7 @@ def test_constant_features_do_not_change_the_fit_and_a_path_agrees_with_single_f
 def test_the_permutation_test_refuses_a_condition_limit() -> None:
     X, Y = normal_pair(80, 60, 12)
     with pytest.raises(ValueError, match="condition_limit"):
-        permutation_test(CPCAStar(1, condition_limit=1e3), X, background=Y, n_permutations=19)
+        cc.permutation_test(CPCAStar(1, condition_limit=1e3), X, background=Y, n_permutations=19)
 
 
 METHODS = [CPCA(3, alpha=0.5), PCPCA(3), SparseCPCA(3, alpha=0.5), CPCAStar(3), CPCAStar(3, beta=0)]
@@ -214,9 +207,7 @@ def wide() -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("data", [planted, wide])
-def test_the_contrast_index_is_the_difference_of_the_variances_over_their_sum(
-    method: Any, data: Any
-) -> None:
+def test_the_contrast_index_agrees_with_its_definition(method: Any, data: Any) -> None:
     X, Y = data()
     fitted = method.fit(X, background=Y)
     directions = getattr(fitted, "directions_", fitted.components_)
@@ -225,19 +216,3 @@ def test_the_contrast_index_is_the_difference_of_the_variances_over_their_sum(
     for other in (fitted.at(0.1), *fitted.path([0.1])):
         directions = getattr(other, "directions_", other.components_)
         np.testing.assert_allclose(other.contrast_index_, index_along(directions, X, Y), atol=1e-9)
-
-
-def test_with_beta_one_the_directions_maximise_the_contrast_index() -> None:
-    X, Y = planted()
-    x, y = (np.cov(rows.T, bias=True) for rows in (X, Y))
-    # These generalised eigenvectors maximise the contrast index.
-    values, vectors = scipy.linalg.eigh(x - y, x + y)
-    star = CPCAStar(12, beta=1).fit(X, background=Y)
-    np.testing.assert_allclose(star.contrast_index_, values[::-1], atol=1e-12)
-    ratios = star.generalized_eigenvalues_
-    np.testing.assert_allclose(star.contrast_index_, (ratios - 1) / (ratios + 1), atol=1e-12)
-    for ours, theirs in zip(star.directions_, vectors[:, ::-1].T, strict=True):
-        cosine = ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs)
-        assert abs(cosine) == pytest.approx(1, abs=1e-10)
-    scaled = CPCAStar(12, beta=1).fit(1e-6 * X, background=1e-6 * Y)
-    np.testing.assert_allclose(scaled.contrast_index_, star.contrast_index_, atol=1e-12)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -55,14 +57,11 @@ def test_a_loaded_model_continues_its_training_exactly(tmp_path: Path, share: fl
     assert (tmp_path / "part.model").stat().st_size < (4 if share else 3) * size + 20_000
     again = load(tmp_path / "part.model")
     again.set_params(networks=options["networks"], warm_start=True, max_iter=2)
-    same_training(again.fit(X, background=Y), quick(**options, max_iter=8).fit(X, background=Y), X)
-
-
-def same_training(one: Any, other: Any, X: Any) -> None:
-    """Check that two models have equal losses, best epochs and scores."""
+    again.fit(X, background=Y)
+    whole = quick(**options, max_iter=8).fit(X, background=Y)
     for name in ("training_loss_", "held_out_loss_", "best_epoch_"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    np.testing.assert_array_equal(one.transform(X), other.transform(X))
+        np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
+    np.testing.assert_array_equal(again.transform(X), whole.transform(X))
 
 
 def test_training_on_other_rows_keeps_the_weights_and_resets_adam() -> None:
@@ -82,7 +81,7 @@ def test_an_interrupted_training_leaves_the_model_as_it_was(monkeypatch: Any) ->
     X, Y, *_ = ring(100, 100)
     model, fresh = quick(warm_start=True).fit(X, background=Y), quick()
     before = vars(model).copy()
-    monkeypatch.setattr(torch.optim.Adam, "step", interrupt)
+    monkeypatch.setattr(torch.optim.Adam, "step", Mock(side_effect=KeyboardInterrupt))
     for one in (model, fresh):
         with pytest.raises(KeyboardInterrupt):
             one.fit(X, background=Y)
@@ -99,10 +98,6 @@ def test_a_warm_start_needs_the_same_settings_and_features() -> None:
     with pytest.raises(ValueError, match="X has 11 features but the fit has 12"):
         model.set_params(n_shared=8).fit(X[:, 1:], background=Y[:, 1:])
     np.testing.assert_array_equal(model.transform(X), scores)
-
-
-def interrupt(*_: Any, **__: Any) -> Any:
-    raise KeyboardInterrupt
 
 
 class Breaking(torch.nn.Module):
@@ -158,46 +153,31 @@ def test_a_file_with_invalid_weights_is_refused(
         load(tmp_path / "cvae.model").fit(X, background=Y)
 
 
-class ImageEncoder(torch.nn.Module):
-    """A small convolutional encoder of images with 6 x 6 pixels."""
-
-    def __init__(self, n_out: int) -> None:
-        super().__init__()
-        self.layers = torch.nn.Sequential(
-            torch.nn.Unflatten(1, (1, 6, 6)),
-            torch.nn.Conv2d(1, 4, 3, padding=1),
-            torch.nn.BatchNorm2d(4),
-            torch.nn.ReLU(),
-            torch.nn.Flatten(),
-            torch.nn.Linear(144, n_out),
-        )
-
-    def forward(self, rows: Any) -> Any:
-        return self.layers(rows)
+def image_encoder(n_out: int) -> torch.nn.Module:
+    """Return a small convolutional encoder of images with 6 x 6 pixels."""
+    convolution = torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.ReLU()
+    last = torch.nn.Flatten(), torch.nn.Linear(144, n_out)
+    return torch.nn.Sequential(torch.nn.Unflatten(1, (1, 6, 6)), *convolution, *last)
 
 
 def test_custom_networks_are_trained_saved_and_loaded(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     Y = rng.normal(size=(120, 36))
     X = Y[::-1] + 3 * rng.normal(size=(120, 1)) * np.eye(36)[7]
-    networks = {"salient_encoder": ImageEncoder(4), "shared_encoder": ImageEncoder(6)}
-    first = {
-        name: value.clone() for name, value in networks["salient_encoder"].state_dict().items()
-    }
+    networks = {"salient_encoder": image_encoder(4), "shared_encoder": image_encoder(6)}
+    first = copy.deepcopy(networks["salient_encoder"]).state_dict()
     model = quick(n_shared=3, networks=networks).fit(X, background=Y)
     for name, value in networks["salient_encoder"].state_dict().items():
         # The model trains copies, so the given networks do not change.
         assert (value == first[name]).all()
-    assert not np.array_equal(
-        model.weights_["salient_encoder.layers.1.weight"], first["layers.1.weight"]
-    )
+    assert not np.array_equal(model.weights_["salient_encoder.1.weight"], first["1.weight"])
     copied = clone(model)
     np.testing.assert_array_equal(copied.fit(X, background=Y).transform(X), model.transform(X))
     save(model, tmp_path / "own.model")
     again = load(tmp_path / "own.model")
     with pytest.raises(ValueError, match=r"give the same networks by set_params\(networks="):
         again.transform(X)
-    again.set_params(networks={**networks, "shared_encoder": ImageEncoder(6)})
+    again.set_params(networks={**networks, "shared_encoder": image_encoder(6)})
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
     other = {**networks, "shared_encoder": torch.nn.Linear(36, 6)}
     with pytest.raises(ValueError, match="weights do not belong to the parameter networks"):
@@ -219,9 +199,7 @@ def test_custom_networks_are_trained_saved_and_loaded(tmp_path: Path) -> None:
         (torch.nn.Linear(D, 4), TypeError, "expected a dict"),
     ],
 )
-def test_networks_of_wrong_types_or_shapes_are_refused(
-    networks: Any, error: Any, match: str
-) -> None:
+def test_networks_of_wrong_type_or_shape_are_refused(networks: Any, error: Any, match: str) -> None:
     X, Y, *_ = ring(30, 30)
     model = quick(networks=networks)
     with pytest.raises(error, match=match):

@@ -195,9 +195,7 @@ def _kill_once(chunk: Any, marker: str, block_id: Any = None) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL is a POSIX signal")
-def test_killing_a_worker_half_way_does_not_change_the_result(
-    rows: Any, client: Any, tmp_path: Path
-) -> None:
+def test_a_killed_worker_does_not_change_the_result(rows: Any, client: Any, tmp_path: Path) -> None:
     marker = tmp_path / "killed"
     before = set(client.run(os.getpid).values())
     lazy = _lazy(rows).map_blocks(_kill_once, str(marker), dtype=rows.dtype, meta=rows[:0])

@@ -7,37 +7,18 @@ from subprocess import run
 import numpy as np
 import pytest
 
-from contrast_core import datasets
-from contrast_core.datasets import (
-    ContrastData,
-    cells_behind_fringes,
-    digits_on_photos,
-    load_mouse_protein,
-    make_four_groups,
-    make_motion_sensors,
-    make_sparse_groups,
-    make_toy,
-)
+from contrast_core import CPCA, datasets
 
-SIMULATED = [make_four_groups, make_motion_sensors, make_sparse_groups, make_toy]
-LOADERS = [*SIMULATED, load_mouse_protein, digits_on_photos]
-SEEDED = [*SIMULATED, lambda **seed: digits_on_photos(200, **seed)]
-
-
-@pytest.fixture(scope="module")
-def mouse() -> ContrastData:
-    return load_mouse_protein()
-
-
-@pytest.fixture(scope="module")
-def digits() -> ContrastData:
-    return digits_on_photos()
+SIMULATED = [datasets.make_four_groups, datasets.make_motion_sensors]
+SIMULATED += [datasets.make_sparse_groups, datasets.make_toy]
+LOADERS = [*SIMULATED, datasets.load_mouse_protein, datasets.digits_on_photos]
+SEEDED = [*SIMULATED, lambda **seed: datasets.digits_on_photos(200, **seed)]
 
 
 def test_cells_behind_fringes_have_an_empty_corner_and_fringes_everywhere() -> None:
-    data = cells_behind_fringes((160, 200))
-    again = cells_behind_fringes((160, 200), random_state=0)
-    other = cells_behind_fringes((160, 200), random_state=1)
+    data = datasets.cells_behind_fringes((160, 200))
+    again = datasets.cells_behind_fringes((160, 200), random_state=0)
+    other = datasets.cells_behind_fringes((160, 200), random_state=1)
     np.testing.assert_array_equal(data.image, again.image)
     assert (other.image != data.image).any()
     assert data.image.shape == data.clean.shape == data.empty.shape == (160, 200)
@@ -63,11 +44,11 @@ def test_cells_behind_fringes_have_an_empty_corner_and_fringes_everywhere() -> N
 )
 def test_an_image_of_invalid_shape_is_refused(shape, error, message) -> None:
     with pytest.raises(error, match=message):
-        cells_behind_fringes(shape)
+        datasets.cells_behind_fringes(shape)
 
 
 def test_magnetometers_contain_no_information_on_the_activities() -> None:
-    data = make_motion_sensors(20_000, 20_000)
+    data = datasets.make_motion_sensors(20_000, 20_000)
     assert data.feature_names is not None
     idle = np.array(["magnetometer" in name for name in data.feature_names])
     np.testing.assert_array_equal(np.flatnonzero(idle), np.arange(17, 23))
@@ -80,7 +61,7 @@ def test_magnetometers_contain_no_information_on_the_activities() -> None:
 
 
 @pytest.mark.parametrize("load", LOADERS)
-def test_the_arrays_of_a_dataset_have_matching_shapes(load) -> None:
+def test_the_arrays_of_a_dataset_have_matching_shapes_and_a_fit_gives_no_warning(load) -> None:
     data = load()
     n, n_features = data.foreground.shape
     assert data.background.shape[1] == n_features
@@ -93,6 +74,7 @@ def test_the_arrays_of_a_dataset_have_matching_shapes(load) -> None:
     assert data.frame_shape is None or np.prod(data.frame_shape) == n_features
     assert data.clean is None or data.clean.shape == data.foreground.shape
     assert data.description
+    CPCA(1, alpha=1.0).fit(data.foreground, background=data.background)
 
 
 @pytest.mark.parametrize("make", SEEDED)
@@ -108,7 +90,7 @@ def test_equal_seeds_give_equal_data_and_other_seeds_give_other_data(make) -> No
 
 
 def test_four_groups_have_the_papers_means_and_standard_deviations() -> None:
-    data = make_four_groups()
+    data = datasets.make_four_groups()
     blocks = data.foreground.reshape(4, 100, 3, 10)
     np.testing.assert_array_equal(data.labels, np.repeat([0, 1, 2, 3], 100))
     # Each block has 1,000 draws. The tolerances are five standard errors.
@@ -121,7 +103,7 @@ def test_four_groups_have_the_papers_means_and_standard_deviations() -> None:
 
 
 def test_toy_has_the_papers_means_and_covariance() -> None:
-    data = make_toy(40_001, 40_000)
+    data = datasets.make_toy(40_001, 40_000)
     covariance = [[2.7, 2.6], [2.6, 2.7]]
     assert np.bincount(data.labels).tolist() == [20_001, 20_000]
     for label, mean in enumerate([(-1, 1), (1, -1)]):
@@ -132,7 +114,8 @@ def test_toy_has_the_papers_means_and_covariance() -> None:
     np.testing.assert_allclose(np.cov(data.background.T), covariance, atol=0.1)
 
 
-def test_each_mouse_has_fifteen_rows_of_one_class_in_one_dataset(mouse) -> None:
+def test_each_mouse_has_fifteen_rows_of_one_class_in_one_dataset() -> None:
+    mouse = datasets.load_mouse_protein()
     assert (mouse.foreground.shape, mouse.background.shape) == ((270, 77), (135, 77))
     animals, counts = np.unique(mouse.units, return_counts=True)
     others, other_counts = np.unique(mouse.background_units, return_counts=True)
@@ -143,16 +126,18 @@ def test_each_mouse_has_fifteen_rows_of_one_class_in_one_dataset(mouse) -> None:
         assert len(set(mouse.labels[mouse.units == animal])) == 1
 
 
-def test_raw_mouse_data_keep_their_units_of_measurement_and_missing_values(mouse) -> None:
-    raw = load_mouse_protein(raw=True)
+def test_raw_mouse_data_keep_their_units_of_measurement_and_missing_values() -> None:
+    raw = datasets.load_mouse_protein(raw=True)
     assert np.isnan(raw.foreground).sum() == 120 + 204
     assert np.isnan(raw.background).sum() == 199
     filled = np.nan_to_num(raw.foreground)
     scaled = (filled - filled.mean(axis=0)) / filled.std(axis=0)
-    np.testing.assert_allclose(scaled, mouse.foreground, rtol=1e-12, atol=1e-12)
+    expected = datasets.load_mouse_protein().foreground
+    np.testing.assert_allclose(scaled, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_faint_digits_lie_on_photographs_that_the_background_does_not_show(digits) -> None:
+def test_faint_digits_lie_on_photographs_that_the_background_does_not_show() -> None:
+    digits = datasets.digits_on_photos()
     assert digits.clean.min() == 0 and digits.clean.max() == 0.25
     crops = 255 * (digits.foreground - digits.clean)
     np.testing.assert_allclose(crops, np.round(crops), atol=1e-10)

@@ -12,19 +12,8 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from contrast_core import (
-    CPCA,
-    PCPCA,
-    ContrastByLabel,
-    CPCAStar,
-    PCAPlus,
-    PCAPlusPlus,
-    SecondMoments,
-    SparseCPCA,
-    contrast_path,
-    load,
-    save,
-)
+import contrast_core as cc
+from contrast_core import CPCA, PCPCA, CPCAStar, PCAPlus, PCAPlusPlus, SecondMoments, SparseCPCA
 from contrast_core.linalg import subspace_error
 from contrast_core.moments import PairMoments
 
@@ -61,67 +50,48 @@ def fitted(method: Any, data: dict[str, Any], **changes: Any) -> Any:
     return clone(method).fit(given.pop("X"), **given)
 
 
-def centred(rows: Any, groups: Any) -> Any:
+def by_hand(rows: Any, groups: Any, weights: Any) -> tuple[Any, Any]:
+    """Repeat each row as often as its weight says; return the rows, raw and centred by group."""
     dense = rows.toarray() if sp.issparse(rows) else rows
-    return dense - np.stack([dense[groups == group].mean(axis=0) for group in groups])
+    if weights is not None:
+        dense = np.repeat(dense, weights, axis=0)
+        groups = None if groups is None else np.repeat(groups, weights)
+    if groups is None:
+        return dense, dense
+    means = {group: dense[groups == group].mean(axis=0) for group in np.unique(groups)}
+    return dense, dense - np.stack([means[group] for group in groups])
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_fit_with_groups_equals_a_fit_to_rows_centred_by_group(
-    method: Any, shape: Any, sparse: bool
+@pytest.mark.parametrize(("grouped", "weighted"), [(True, False), (False, True), (True, True)])
+def test_groups_and_integer_weights_act_like_centred_and_repeated_rows(
+    method: Any, shape: Any, sparse: bool, grouped: bool, weighted: bool
 ) -> None:
     data = study(*shape, sparse)
-    within = fitted(method, data, sample_weight=None, background_weight=None)
-    by_hand = clone(method).fit(
-        centred(data["X"], data["within"]),
-        background=centred(data["background"], data["background_within"]),
-    )
-    assert subspace_error(within.components_, by_hand.components_) < 1e-8
-    assert within.strength_ == pytest.approx(by_hand.strength_, rel=1e-8)
+    if not grouped:
+        data["within"] = data["background_within"] = None
+    if not weighted:
+        data["sample_weight"] = data["background_weight"] = None
+    found = fitted(method, data)
+    raw, X = by_hand(data["X"], data["within"], data["sample_weight"])
+    _, Y = by_hand(data["background"], data["background_within"], data["background_weight"])
+    expected = clone(method).fit(X, background=Y)
+    assert subspace_error(found.components_, expected.components_) < 1e-8
+    assert found.strength_ == pytest.approx(expected.strength_, rel=1e-8)
+    variances = found.foreground_variance_
+    np.testing.assert_allclose(variances, expected.foreground_variance_, rtol=1e-8)
+    np.testing.assert_allclose(found.mean_, raw.mean(axis=0), atol=1e-10)
     plain = clone(method).fit(data["X"], background=data["background"])
-    assert subspace_error(within.components_, plain.components_) > 0.1
+    assert not grouped or subspace_error(found.components_, plain.components_) > 0.1
     assert not hasattr(plain, "within_labels_")
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("grouped", [False, True])
-def test_integer_weights_act_like_repeated_rows(
-    method: Any, shape: Any, sparse: bool, grouped: bool
-) -> None:
-    data = study(*shape, sparse)
-    if not grouped:
-        data["within"] = data["background_within"] = None
-    weighted = fitted(method, data)
-    times = [np.repeat(np.arange(len(w)), w) for w in _weights(data)]
-    repeated = {
-        "X": data["X"][times[0]],
-        "background": data["background"][times[1]],
-        "within": None if not grouped else data["within"][times[0]],
-        "background_within": None if not grouped else data["background_within"][times[1]],
-    }
-    by_rows = fitted(method, repeated)
-    assert subspace_error(weighted.components_, by_rows.components_) < 1e-8
-    assert weighted.strength_ == pytest.approx(by_rows.strength_, rel=1e-9)
-    np.testing.assert_allclose(
-        weighted.foreground_variance_, by_rows.foreground_variance_, rtol=1e-9
-    )
-    np.testing.assert_allclose(weighted.mean_, by_rows.mean_, atol=1e-10)
-
-
-def _weights(data: dict[str, Any]) -> tuple[Any, Any]:
-    return data["sample_weight"], data["background_weight"]
-
-
-@pytest.mark.parametrize("method", METHODS, ids=str)
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mix", [None, [1.0, 3.0]])
-def test_background_mix_sets_the_weight_of_each_background(
-    method: Any, shape: Any, mix: Any
-) -> None:
+def test_background_mix_sets_the_weight_of_a_background(method: Any, shape: Any, mix: Any) -> None:
     data = study(*shape)
     Y = data["background"]
     backgrounds = [Y[:8], Y[8:]]
@@ -146,9 +116,7 @@ def test_background_mix_sets_the_weight_of_each_background(
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_other_strengths_use_the_moments_of_the_first_fit(
-    method: Any, shape: Any, tmp_path: Any
-) -> None:
+def test_other_strengths_use_the_moments_of_the_fit(method: Any, shape: Any, tmp_path: Any) -> None:
     data = study(*shape)
     data["background"] = [data["background"][:10], data["background"][10:]]
     for name in ("background_within", "background_weight"):
@@ -160,8 +128,8 @@ def test_other_strengths_use_the_moments_of_the_first_fit(
         assert subspace_error(other.components_, directly.components_) < 1e-7
         np.testing.assert_array_equal(other.within_means_, first.within_means_)
     scores = first.transform(data["X"], within=data["within"])
-    save(first, tmp_path / "model")
-    again = load(tmp_path / "model")
+    cc.save(first, tmp_path / "model")
+    again = cc.load(tmp_path / "model")
     np.testing.assert_array_equal(again.transform(data["X"], within=data["within"]), scores)
     with pytest.raises(AttributeError, match="moments=True"):
         _ = again.background_variances_
@@ -195,14 +163,14 @@ def test_scores_are_centred_by_their_group() -> None:
 def test_contrast_path_contrast_by_label_and_pipelines_pass_on_groups_and_weights() -> None:
     data = study(*SHAPES[0])
     one = fitted(CPCA(2, alpha=2.0), data)
-    path = contrast_path(alphas=[0.0, 2.0, 5.0], **data)
+    path = cc.contrast_path(alphas=[0.0, 2.0, 5.0], **data)
     assert subspace_error(path.components[1], one.components_) < 1e-9
     np.testing.assert_array_equal(path.at(2.0).within_labels_, one.within_labels_)
-    labelled = ContrastByLabel(CPCA(2, alpha=2.0)).fit(
+    labelled = cc.ContrastByLabel(CPCA(2, alpha=2.0)).fit(
         np.vstack([data["X"], data["background"]]),
         np.repeat([1, 0], [len(data["X"]), len(data["background"])]),
         within=np.concatenate([data["within"], data["background_within"]]),
-        sample_weight=np.concatenate(_weights(data)),
+        sample_weight=np.concatenate([data["sample_weight"], data["background_weight"]]),
     )
     np.testing.assert_allclose(labelled.estimator_.components_, one.components_, atol=1e-12)
     with config_context(enable_metadata_routing=True):

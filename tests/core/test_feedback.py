@@ -21,14 +21,6 @@ from contrast_core import (
     contrast_report,
     permutation_test,
 )
-from contrast_core.datasets import (
-    digits_on_photos,
-    load_mouse_protein,
-    make_four_groups,
-    make_motion_sensors,
-    make_sparse_groups,
-    make_toy,
-)
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(40, 6)), RNG.normal(size=(40, 6))
@@ -94,19 +86,3 @@ def test_a_feature_that_is_large_in_one_dataset_only_causes_no_warning() -> None
     X[:, 5] *= 15
     CPCA(1).fit(X, background=Y)
     CPCA(1).fit(X)  # without a background CPCA is PCA, which shows large variances
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        load_mouse_protein,
-        make_four_groups,
-        make_motion_sensors,
-        make_sparse_groups,
-        make_toy,
-        lambda: digits_on_photos(200),
-    ],
-)
-def test_bundled_data_cause_no_warning(data: Any) -> None:
-    found = data()
-    CPCA(1, alpha=1.0).fit(found.foreground, background=found.background)

@@ -10,24 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.exceptions import NotFittedError
 
-import contrast_core
-from contrast_core import (
-    CPCA,
-    PCPCA,
-    ContrastByLabel,
-    CPCAStar,
-    KernelCPCA,
-    OnlineCPCAStar,
-    SecondMoments,
-    load,
-    save,
-)
+import contrast_core as cc
+from contrast_core import CPCA, KernelCPCA, OnlineCPCAStar, SecondMoments, load, save
 from contrast_core._model_files import _HOMES
 from contrast_core.images import FrameBackgroundRemover, StructuredBackgroundRemover
 from contrast_core.linalg import subspace_error
@@ -38,28 +28,25 @@ from tests.core.test_contract import data_for, planted
 pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 
+X, Y = planted()
+BOTH = np.vstack([X, Y])
+
+
 def by_label() -> Any:
-    X, Y = planted()
     labels = np.repeat(["treated", "control"], [len(X), len(Y)])
-    return ContrastByLabel(CPCA(), background="control").fit(np.vstack([X, Y]), labels)
+    return cc.ContrastByLabel(CPCA(), background="control").fit(BOTH, labels)
 
 
 def precomputed() -> Any:
-    X, Y = planted()
-    rows = np.vstack([X, Y])
-    kernel = rows @ rows.T
-    n = len(X)
-    return KernelCPCA(kernel="precomputed").fit(kernel[:n], background=kernel[n:])
+    return KernelCPCA(kernel="precomputed").fit(X @ BOTH.T, background=Y @ BOTH.T)
 
 
 def streamed() -> Any:
-    X, Y = planted()
     online = OnlineCPCAStar(learning_rate=1e-4)
     return online.partial_fit(np.vstack([X[:50], Y[:50]]), np.repeat([True, False], 50))
 
 
 def fit(model: Any, n: int = 160, form: Callable[[Any], Any] = np.asarray) -> Any:
-    X, Y = planted()
     return model.fit(form(X[:n]), background=form(Y[:n]))
 
 
@@ -79,44 +66,23 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-def rows_for(name: str) -> Any:
-    X, Y = planted()
-    return X @ np.vstack([X, Y]).T if name == "kernel-precomputed" else X
-
-
 # Attributes that a file holds only if the model is saved with moments=True.
 MOMENTS = ("foreground_moments_", "background_moments_", "_factor")
 
 
-def assert_identical(found: Any, expected: Any) -> None:
-    """Check that values and types are identical, in containers of any kind."""
-    assert type(found) is type(expected) or isinstance(expected, np.generic)
-    match expected:
-        case np.ndarray() | np.generic():
-            assert np.asarray(found).dtype == expected.dtype
-            np.testing.assert_array_equal(found, expected)
-        case sp.csr_matrix() | sp.csr_array():
-            assert_identical(
-                (found.data, found.indices, found.indptr, found.shape),
-                (expected.data, expected.indices, expected.indptr, expected.shape),
-            )
-        case dict():
-            assert found.keys() == expected.keys()
-            for key, value in expected.items():
-                assert_identical(found[key], value)
-        case tuple() | list():
-            assert len(found) == len(expected)
-            for one, other in zip(found, expected, strict=True):
-                assert_identical(one, other)
-        case _ if hasattr(expected, "__dict__"):
-            assert_identical(vars(found), vars(expected))
-        case _:
-            assert found == expected or found is expected
+def fingerprints(holder: Any) -> dict[str, str]:
+    """Return a hash of the type and of every bit of each attribute of a model or of moments."""
+    # The hash includes strides, which a file does not keep. A copy has neither gaps nor a reversed
+    # axis.
+    return {
+        name: joblib.hash(value.copy("K") if isinstance(value, np.ndarray) else value)
+        for name, value in vars(holder).items()
+    }
 
 
-def without_moments(model: Any) -> dict[str, Any]:
+def without_moments(model: Any) -> dict[str, str]:
     skipped = (*MOMENTS, "estimator_", "plan_")
-    return {name: value for name, value in vars(model).items() if name not in skipped}
+    return {name: found for name, found in fingerprints(model).items() if name not in skipped}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -126,8 +92,8 @@ def test_a_loaded_model_equals_the_saved_model_to_the_last_bit(name: str, tmp_pa
     again = load(tmp_path / "model")
     assert type(again) is type(model)
     assert str(again) == str(model)
-    assert_identical(without_moments(again), without_moments(model))
-    rows = rows_for(name)
+    assert without_moments(again) == without_moments(model)
+    rows = X @ BOTH.T if name == "kernel-precomputed" else X
     scores = model.transform(rows)
     np.testing.assert_array_equal(again.transform(rows), scores)
     for verb in ("denoise", "remove_components"):
@@ -139,17 +105,13 @@ def test_a_loaded_model_equals_the_saved_model_to_the_last_bit(name: str, tmp_pa
     assert list(tmp_path.iterdir()) == [tmp_path / "model"]
 
 
-@pytest.mark.parametrize("strength", ["alpha", "beta", "gamma", "kernel"])
-def test_a_model_saved_with_moments_can_be_computed_at_other_strengths(
-    strength: str, tmp_path: Path
-) -> None:
-    kind = {"alpha": CPCA, "beta": CPCAStar, "gamma": PCPCA, "kernel": KernelCPCA}[strength]
-    X, Y = planted()
-    model = kind().fit(X, background=Y)
+@pytest.mark.parametrize("kind", [CPCA, cc.CPCAStar, cc.PCPCA, KernelCPCA])
+def test_saved_moments_give_models_at_other_strengths(kind: Any, tmp_path: Path) -> None:
+    model = fit(kind())
     save(model, tmp_path / "small")
     save(model, tmp_path / "large", moments=True)
     small, large = load(tmp_path / "small"), load(tmp_path / "large")
-    assert_identical(large, model)
+    assert fingerprints(large) == fingerprints(model)
     np.testing.assert_array_equal(large.at(0.2).transform(X), model.at(0.2).transform(X))
     for one, same in zip(large.path([0.0, 0.1, 0.3]), model.path([0.0, 0.1, 0.3]), strict=True):
         np.testing.assert_array_equal(one.transform(X), same.transform(X))
@@ -161,12 +123,11 @@ def test_a_model_saved_with_moments_can_be_computed_at_other_strengths(
 
 
 def test_a_stream_continues_from_a_file(tmp_path: Path) -> None:
-    X, Y = planted()
     rows, flags = np.vstack([X[50:90], Y[50:90]]), np.repeat([True, False], 40)
     model = streamed()
     save(model, tmp_path / "model")
     again = load(tmp_path / "model").partial_fit(rows, flags)
-    assert_identical(vars(again), vars(model.partial_fit(rows, flags)))
+    assert fingerprints(again) == fingerprints(model.partial_fit(rows, flags))
 
 
 def test_feature_names_and_the_output_format_are_restored(tmp_path: Path) -> None:
@@ -180,8 +141,7 @@ def test_feature_names_and_the_output_format_are_restored(tmp_path: Path) -> Non
     assert again.alpha == again.alpha_ == np.inf
     with pytest.raises(ValueError, match="feature names should match"):
         again.transform(X[X.columns[::-1]])
-    with zipfile.ZipFile(tmp_path / "model") as archive:
-        assert archive.read("model.json").count(rb"\u00b5" + b"11") == 1
+    assert members_of(tmp_path / "model")["model.json"].count(rb"\u00b5" + b"11") == 1
 
 
 def test_files_of_wide_data_contain_neither_rows_nor_moments(tmp_path: Path) -> None:
@@ -230,9 +190,9 @@ def test_saved_moments_can_be_merged_later(kind: Any, tmp_path: Path) -> None:
     for part in parts:
         save(part, tmp_path / "part")
         again.append(load(tmp_path / "part"))
-        assert_identical(again[-1], part)
+        assert fingerprints(again[-1]) == fingerprints(part)
         assert (tmp_path / "part").stat().st_size < len(pickle.dumps(part)) + 800
-    assert_identical(again[0].merge(again[1]), parts[0].merge(parts[1]))
+    assert fingerprints(again[0].merge(again[1])) == fingerprints(parts[0].merge(parts[1]))
 
 
 @pytest.mark.parametrize("dtype", [">f8", "<f4", "i1", ">i4", "bool", "f2"])
@@ -256,7 +216,7 @@ def test_arrays_keep_their_numbers_and_their_order_in_memory(dtype: str, tmp_pat
 def test_all_public_models_can_be_saved() -> None:
     public = {
         name
-        for home in (contrast_core, contrast_core.images)
+        for home in (cc, cc.images)
         for name in home.__all__
         if hasattr(getattr(home, name), "fit")
     }
@@ -283,20 +243,14 @@ UNSAVED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("model", "message"), UNSAVED)
-def test_unsupported_values_are_refused_by_name_and_nothing_is_written(
-    model: Any, message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(NotFittedError):
-        save(CPCA(), tmp_path / "model")
+def test_unsupported_values_are_refused_by_name(model: Any, message: str, tmp_path: Path) -> None:
     fit(model)
     with pytest.raises(TypeError, match=message):
         save(model, tmp_path / "model")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_is_replaced_completely_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_replaced_completely_or_not_at_all(tmp_path: Path, monkeypatch: Any) -> None:
     target = tmp_path / "model"
     save(MODELS["CPCA-0"](), target)
     before = target.read_bytes()
@@ -321,17 +275,15 @@ def test_a_file_is_replaced_completely_or_not_at_all(
         load(tmp_path / "nothing")
 
 
-def rewritten(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
-    """Write a model file whose header was changed by `change`; return its path."""
-    save(MODELS["CPCA-1"](), tmp_path / "good")
-    with zipfile.ZipFile(tmp_path / "good") as good:
-        header, arrays = json.loads(good.read("model.json")), good.read("arrays")
-    text = change(header)
-    text = text if isinstance(text, str) else json.dumps(header)
-    with zipfile.ZipFile(tmp_path / "changed", "w") as changed:
-        changed.writestr("model.json", text)
-        changed.writestr("arrays", arrays)
-    return tmp_path / "changed"
+def members_of(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def write_archive(path: Path, members: dict[str, Any], **options: Any) -> None:
+    with zipfile.ZipFile(path, "w", **options) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
 
 
 @pytest.mark.parametrize(
@@ -358,11 +310,15 @@ def rewritten(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
         (r"is damaged", lambda h: "[" * 100_000 + "]" * 100_000),
     ],
 )
-def test_a_changed_file_is_refused(
-    message: str, change: Callable[[dict[str, Any]], Any], tmp_path: Path
-) -> None:
+def test_a_changed_file_is_refused(message: str, change: Any, tmp_path: Path) -> None:
+    save(MODELS["CPCA-1"](), tmp_path / "good")
+    members = members_of(tmp_path / "good")
+    header = json.loads(members["model.json"])
+    text = change(header)
+    members["model.json"] = text if isinstance(text, str) else json.dumps(header)
+    write_archive(tmp_path / "changed", members)
     with pytest.raises(ValueError, match=rf"(?s)changed .*{message}"):
-        load(rewritten(tmp_path, change))
+        load(tmp_path / "changed")
 
 
 def test_sparse_rows_with_wrong_indices_are_refused(tmp_path: Path) -> None:
@@ -376,12 +332,10 @@ def test_sparse_rows_with_wrong_indices_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("member", ["model.json", "arrays"])
 def test_zip_bombs_are_refused_before_they_unpack(tmp_path: Path, member: str) -> None:
     save(MODELS["CPCA-1"](), tmp_path / "good")
-    with zipfile.ZipFile(tmp_path / "good") as good:
-        members = {name: good.read(name) for name in ("model.json", "arrays")}
+    members = members_of(tmp_path / "good")
     members[member] = b" " * (2**28 + 1 - len(members[member])) + members[member]
-    with zipfile.ZipFile(tmp_path / "bomb", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
+    packed: Any = {"compression": zipfile.ZIP_DEFLATED, "compresslevel": 1}
+    write_archive(tmp_path / "bomb", members, **packed)
     with pytest.raises(ValueError, match="larger when unpacked than a model file"):
         load(tmp_path / "bomb")
 
@@ -393,9 +347,7 @@ class Evil:
         return os.mkdir, ("evil",)
 
 
-def test_files_that_could_run_code_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_could_run_code_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     Path("pickled").write_bytes(pickle.dumps(Evil()))
     np.savez(tmp_path / "arrays.npz", evil=np.array([Evil()], dtype=object))
@@ -434,4 +386,4 @@ def test_every_truncation_and_every_flipped_bit_is_detected(tmp_path: Path) -> N
                 again = load(damaged)
             except ValueError:
                 continue
-            assert_identical(without_moments(again), without_moments(model))
+            assert without_moments(again) == without_moments(model)

@@ -6,7 +6,6 @@ weights, or from the user.
 
 from __future__ import annotations
 
-import pickle
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -35,9 +34,7 @@ def rows() -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_data_of_every_kind_have_the_moments_of_their_rows(
-    rows: Any, kind: str, tmp_path: Path
-) -> None:
+def test_data_of_every_kind_have_the_same_moments(rows: Any, kind: str, tmp_path: Path) -> None:
     """Check blocks of 64 rows, and overlapping selections that are read together."""
     whole = rows_of(KINDS[kind](rows, tmp_path), elements=64 * D)
     assert_same_moments(SecondMoments.from_data(whole), SecondMoments.from_data(rows))
@@ -48,9 +45,7 @@ def test_data_of_every_kind_have_the_moments_of_their_rows(
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
-def test_chunks_are_read_in_the_callers_thread_and_may_be_overwritten(
-    rows: Any, device: str | None
-) -> None:
+def test_chunks_are_read_in_the_callers_thread_and_may_be_reused(rows: Any, device: Any) -> None:
     """Check a reader that fills one array repeatedly and must run in one thread."""
     if device:
         pytest.importorskip("torch", reason="torch is not installed")
@@ -130,13 +125,11 @@ def test_bad_chunks_are_named(rows: Any) -> None:
         SecondMoments.from_chunks(np.array_split(bad, 4), name="cells")
 
 
-def test_variances_that_overflow_and_unknown_precisions_are_refused() -> None:
+def test_variances_that_overflow_are_refused() -> None:
     rows = np.array([[1e25], [-1e25], [2e25]])
     assert SecondMoments.from_data(rows).covariance[0, 0] > 1e49
     with pytest.raises(ValueError, match="variance of X overflows float32"):
         SecondMoments.from_data(rows, precision="single")
-    with pytest.raises(ValueError, match="precision='half' is unknown; expected 'double' or"):
-        SecondMoments.from_data(rows, precision="half")  # type: ignore[arg-type]
     for kind in (np.asarray, sp.csr_matrix):
         with pytest.raises(ValueError, match="the variance of X overflows float64"):
             SecondMoments.from_data(kind(1e150 * rows))
@@ -159,9 +152,7 @@ SPARSE = [sp.csr_matrix, sp.csr_array, long_indices, partial(KINDS["duplicates"]
 
 @pytest.mark.parametrize("kind", [np.asarray, *SPARSE])
 @pytest.mark.parametrize("elements", [9 * 100, 2**22], ids=["blocks", "at once"])
-def test_means_and_variances_of_features_agree_with_numpy(
-    counts: Any, kind: Any, elements: int
-) -> None:
+def test_means_and_variances_agree_with_numpy(counts: Any, kind: Any, elements: int) -> None:
     if kind is long_indices:
         counts = counts.astype(np.int64)
     whole = FeatureMoments.from_data(rows_of(kind(counts), elements=elements))
@@ -178,9 +169,7 @@ def test_means_and_variances_of_features_agree_with_numpy(
 @pytest.mark.parametrize("kind", [np.asarray, *SPARSE[:2]])
 @pytest.mark.parametrize("scale", [1e-170, 1.0, 1e160])
 @pytest.mark.parametrize("n", [2, 999, 20011])
-def test_rounding_errors_of_long_sums_do_not_make_a_constant_feature_vary(
-    kind: Any, scale: float, n: int
-) -> None:
+def test_rounding_does_not_make_a_constant_feature_vary(kind: Any, scale: float, n: int) -> None:
     """Use three constant columns, and three that vary by a millionth, one in a single row only."""
     values = np.tile([0.7, -0.1, 1e4 / 3], (n, 2)) * scale
     varies = np.arange(6) >= 3
@@ -201,9 +190,7 @@ def test_rounding_errors_of_long_sums_do_not_make_a_constant_feature_vary(
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_value_that_is_not_finite_makes_the_mean_not_finite(
-    counts: Any, kind: Any, bad: float
-) -> None:
+def test_a_nonfinite_value_makes_the_mean_nonfinite(counts: Any, kind: Any, bad: float) -> None:
     counts[3, 4] = bad
     found = FeatureMoments.from_data(kind(counts))
     assert np.array_equal(np.isfinite(found.mean), np.arange(9) != 4)
@@ -252,9 +239,7 @@ def changed(matrix: Any, value: float, row: int = 0, column: int = 1) -> Any:
         ("feature_names", range(3), TypeError, "feature_names=range"),
     ],
 )
-def test_invalid_moments_are_refused_by_name(
-    field: str, value: Any, error: type[Exception], message: str
-) -> None:
+def test_invalid_moments_are_refused(field: str, value: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         SecondMoments(**SECOND | {field: value})
 
@@ -307,11 +292,8 @@ def test_other_forms_of_a_covariance_are_accepted(form: Any) -> None:
 
 def test_given_moments_give_the_same_fit_as_the_data() -> None:
     given, taken = SecondMoments(**SECOND), SecondMoments.from_data(X)
-    copied = pickle.loads(pickle.dumps(taken))
     for field in ("n_samples", "mean", "covariance"):
         np.testing.assert_allclose(getattr(given, field), getattr(taken, field), atol=1e-12)
-        np.testing.assert_array_equal(getattr(copied, field), getattr(taken, field))
-    np.testing.assert_allclose(copied.merge(taken).covariance, taken.covariance)
     ours, theirs = (CPCA(2, alpha=0.5).fit(each, background=each) for each in (given, taken))
     np.testing.assert_allclose(ours.components_, theirs.components_, atol=1e-9)
     first, second = (
@@ -331,10 +313,7 @@ def parts_by_definition(X: Any, codes: Any, weights: Any) -> tuple[Any, Any, Any
     """Compute the mean and both covariances, within and between groups, in extended precision."""
     x, w = np.asarray(X, dtype=np.longdouble), np.asarray(weights, dtype=np.longdouble)
     mean = w @ x / w.sum()
-    within, between = (
-        np.zeros((D, D), np.longdouble),
-        np.zeros((D, D), np.longdouble),
-    )
+    within, between = np.zeros((2, D, D), np.longdouble)
     for g in np.unique(codes):
         own, rows = w[codes == g], x[codes == g]
         if own.sum() > 0:
