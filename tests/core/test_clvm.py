@@ -88,7 +88,7 @@ def test_the_covariance_of_uncertain_loadings_is_added_to_their_inner_products()
 def test_wide_data_are_fitted_without_a_covariance_matrix_of_the_features(sparse: bool) -> None:
     X, Y, _, _ = generated(40, 35, 1700, noise=2.0)
     if sparse:
-        X, Y = (sp.csr_array(np.nan_to_num(holes(rows, 0.6))) for rows in (X, Y))
+        X, Y = (sp.csr_array(np.nan_to_num(holes(rows, 0.75))) for rows in (X, Y))
     wide = fit(X, Y)
     assert isinstance(wide.foreground_moments_, SpanMoments)
     dense = fit(SecondMoments.from_data(X), SecondMoments.from_data(Y))

@@ -58,9 +58,8 @@ def test_the_proximal_step_minimises_its_objective(size: int, k: int, t: int, al
         def loss(flat: Any, of: Any = of, threshold: float = threshold) -> float:
             rows = flat.reshape(size, k + t)
             squares = np.einsum("ij,ijk,ik->", rows, second[of], rows)
-            return float(
-                squares / 2 - (rows * cross[of]).sum() + threshold * np.linalg.norm(rows[:, k:])
-            )
+            penalty = threshold * np.linalg.norm(rows[:, k:])
+            return float(squares / 2 - (rows * cross[of]).sum() + penalty)
 
         zero = found[of] * (np.arange(k + t) < k)
         for start in (found[of], zero, rng.normal(size=(size, k + t))):
@@ -254,9 +253,8 @@ def test_the_scales_of_the_horseshoe_maximise_the_variational_bound() -> None:
     np.testing.assert_allclose(scales.precision, own * shared)
     drawn = b / rng.gamma(a, size=(200_000, 5)) * d / rng.gamma(c, size=(200_000, 1))
     for limit in (0.01, 0.3, 2.0):
-        np.testing.assert_allclose(
-            scales.probability_below(limit), (drawn < limit).mean(axis=0), atol=0.01
-        )
+        expected = (drawn < limit).mean(axis=0)
+        np.testing.assert_allclose(scales.probability_below(limit), expected, atol=0.01)
 
 
 # Selection of shared dimensions: each one is a column of the shared loadings

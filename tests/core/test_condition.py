@@ -43,12 +43,8 @@ def donors(
         for side, (count, each) in enumerate(zip((n, m), cells, strict=True))
     )
     units, others = np.repeat(np.arange(n), cells[0]), np.repeat(np.arange(m), cells[1])
-    return {
-        "X": X,
-        "background": Y,
-        "units": units,
-        "background_units": others if paired else others + 100,
-    }
+    others += 0 if paired else 100
+    return {"X": X, "background": Y, "units": units, "background_units": others}
 
 
 def by_hand(parts: Any, labels: Any, k: int, *, pooled: bool = True, **strength: float) -> Any:
@@ -206,9 +202,8 @@ def test_without_units_each_row_counts_as_a_donor() -> None:
     X[:, 0] += 3.0
     given: dict[str, Any] = {"background": Y, "n_permutations": 29, "random_state": 0}
     test = condition_test(CPCA(1), X, **given)
-    grouped = condition_test(
-        CPCA(1), X, units=np.arange(80), background_units=np.arange(80, 150), **given
-    )
+    units: Any = {"units": np.arange(80), "background_units": np.arange(80, 150)}
+    grouped = condition_test(CPCA(1), X, **units, **given)
     np.testing.assert_allclose(test.null_statistics, grouped.null_statistics, rtol=1e-9)
     assert test.p_values[0] == 1 / 30
     assert (test.n_units, grouped.n_units) == (None, 80)

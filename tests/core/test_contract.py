@@ -30,7 +30,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 def cases(wanted: Callable[[Case], bool]) -> Any:
     """Restrict a test to the estimators for which `wanted` is true."""
-    return pytest.mark.parametrize("case", filter(wanted, CASES), ids=lambda case: case.name)
+    return pytest.mark.parametrize("case", list(filter(wanted, CASES)), ids=lambda case: case.name)
 
 
 def planted(n: int = 160, m: int = 120, d: int = 12, seed: int = 0) -> tuple[Any, Any]:

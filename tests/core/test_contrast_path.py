@@ -108,12 +108,9 @@ def test_the_path_shows_three_divisions_of_four_groups(seed: int) -> None:
     data = make_four_groups(random_state=seed)
     path = contrast_path(data.foreground, background=data.background)
     splits = {"first": data.labels // 2, "second": data.labels % 2, "both": data.labels}
+    scores = [path.at(alpha).transform(data.foreground) for alpha in path.representative_alphas]
     low, middle, high = (
-        {
-            name: silhouette_score(path.at(alpha).transform(data.foreground), groups)
-            for name, groups in splits.items()
-        }
-        for alpha in path.representative_alphas
+        {name: silhouette_score(part, groups) for name, groups in splits.items()} for part in scores
     )
     assert low["first"] > 0.1 > low["second"] + 0.05
     assert middle["both"] > 0.75

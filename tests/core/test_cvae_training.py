@@ -43,12 +43,9 @@ def test_a_loaded_model_continues_its_training_exactly(tmp_path: Path, share: fl
     Both the best and the last weights must be restored.
     """
     X, Y, *_ = ring(60, 40)
-    layers = torch.nn.BatchNorm1d(D), torch.nn.Linear(D, 4)
-    options = {
-        "networks": {"salient_encoder": torch.nn.Sequential(*layers)},
-        "learning_rate": 0.02,
-        "validation_fraction": share,
-    }
+    encoder = torch.nn.Sequential(torch.nn.BatchNorm1d(D), torch.nn.Linear(D, 4))
+    options: dict[str, Any] = {"learning_rate": 0.02, "validation_fraction": share}
+    options["networks"] = {"salient_encoder": encoder}
     model = quick(**options, max_iter=6).fit(X, background=Y)
     assert not share or model.best_epoch_ < 6
     save(model, tmp_path / "part.model")

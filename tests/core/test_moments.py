@@ -366,9 +366,8 @@ def test_means_and_covariances_agree_with_their_definition(
     assert relative_error(moments.mean, mean) < tolerance
     assert moments.n_samples == pytest.approx(weights.sum() if weighted else N)
     np.testing.assert_array_equal(moments.groups, LABELS)
-    np.testing.assert_array_equal(
-        moments.covariance, moments.between.covariance + moments.within.covariance
-    )
+    total = moments.between.covariance + moments.within.covariance
+    np.testing.assert_array_equal(moments.covariance, total)
     plain = SecondMoments.from_data(GIVEN[kind](X), **options)
     assert relative_error(moments.covariance, plain.covariance) < tolerance
     assert (moments.within.covariance == moments.within.covariance.T).all()
