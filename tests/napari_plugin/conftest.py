@@ -167,9 +167,7 @@ def pair_of(film):
 def notified():
     """Return a function that lists the severity and text of the notifications of this test."""
     start = len(notification_manager.records)
-    return lambda: [
-        (str(record.severity), record.message) for record in notification_manager.records[start:]
-    ]
+    return lambda: [(str(x.severity), x.message) for x in notification_manager.records[start:]]
 
 
 class Watched:

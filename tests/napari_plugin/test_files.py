@@ -201,6 +201,8 @@ def test_a_saved_model_repeats_the_result_on_the_image_and_on_a_folder(
         np.testing.assert_allclose(image, np.broadcast_to(expected, image.shape), atol=1e-5)
     assert [each.scale[-2:] for each in calibrations[:2]] == [(0.25, 0.25), (0.5, 0.25)]
     assert [each.units[-1] for each in calibrations[:2]] == ["micrometer"] * 2
+    picture.run("folder", target, tmp_path / "again")
+    assert picture.words.startswith("Done: the results are in")
     picture.run("load")  # the button now unloads the model
     assert picture.widget.reuse.path is None
     assert picture.choices.kind.enabled
