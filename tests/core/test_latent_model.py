@@ -86,11 +86,14 @@ def test_scores_and_densities_agree_with_numpy(kind: str, dataset: Any, share: f
             np.testing.assert_allclose(shared[i], latent[: law.k], atol=1e-9)
 
 
-def test_without_loadings_the_bound_of_heavy_tailed_values_is_their_log_density() -> None:
+def test_without_loadings_the_bound_of_heavy_tails_is_the_log_density() -> None:
     values, ones = np.random.default_rng(0).normal(size=(5, 3)), np.ones((5, 3))
-    found = run_e_step(values, ones, ones, Model(np.zeros((3, 2)), 2.0), "entries", degrees=4)
-    expected = student.logpdf(values, 4, scale=np.sqrt(2)).sum(axis=1)
+    found = run_e_step(values, ones, ones, Model(np.zeros((3, 2)), 2.0), "entries", degrees=5)
+    expected = student.logpdf(values, 5, scale=np.sqrt(2)).sum(axis=1)
     np.testing.assert_allclose(found.log_density, expected)
+    rows = run_e_step(values, ones, ones, Model(np.zeros((3, 2)), 2.0), "rows", degrees=5)
+    expected = log_densities(values, np.zeros(3), 2 * np.eye(3), 5)
+    np.testing.assert_allclose(rows.log_density, expected)
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
