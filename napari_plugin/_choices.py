@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import napari
 import numpy as np
 from magicgui.widgets import CheckBox, ComboBox, Container, PushButton, SpinBox, Widget
 from napari.layers import Image, Labels, Shapes
@@ -20,13 +21,10 @@ from napari_plugin._layers import (
     pixels_of,
     region_of,
 )
-from napari_plugin._pair import Images, Pair, box_of, holds_signal, sides_of
+from napari_plugin._pair import Images, Pair, box_of, holds_signal
 from napari_plugin._parts import Light, Line, row
 from napari_plugin._results import place_in
 from napari_plugin._settings import BoolArray, InputError
-
-if TYPE_CHECKING:
-    import napari
 
 BOX, FRAMES, OTHER = "Box", "Frames", "Other layer"
 ALL_FRAMES, THIS_FRAME = "all frames", "this frame"
@@ -65,7 +63,7 @@ class Choices(Container[Widget]):
     def __init__(self, viewer: napari.Viewer) -> None:
         self._viewer, self._side = viewer, 16
         self._layer: Image | None = None
-        self._settled = self._selecting = False
+        self._settled = False
         self.image = ComboBox(label="Image", choices=lambda _: self._images(), nullable=True)
         self.axis = ComboBox(label="Channels", choices=self._axes)
         self.channels = Container[Widget](labels=False)
@@ -122,26 +120,28 @@ class Choices(Container[Widget]):
 
     def _refresh(self, *boxes: ComboBox) -> None:
         """Update the choices of the boxes. A chosen value is kept if it can still be chosen."""
-        self._selecting = True  # so that these changes do not count as choices of the user
+        settled = self._settled
         for box in boxes:
             chosen = box.value
-            box.reset_choices()
-            if chosen in box.choices:
-                box.value = chosen
-        self._selecting = False
+            with box.changed.blocked():  # a box loses its value for a moment if a layer is renamed
+                box.reset_choices()
+                if chosen in box.choices:
+                    box.value = chosen
+            if box.value != chosen:
+                box.changed.emit(box.value)
+        self._settled = settled  # the user has not made these choices
 
     def reset_choices(self, *_: Any) -> None:
         """Update the choices to the viewer's layers; napari calls this whenever they change."""
-        self._refresh(self.image, self.area, self.other)
+        self._refresh(self.area, self.other, self.image)
         self._preselect()
-        self._on_image()
 
     def settle(self, *_: object) -> None:
         """Record that the user has made a choice.
 
         From then on, nothing is preselected as long as the chosen image exists.
         """
-        self._settled = self._settled or not self._selecting
+        self._settled = True
 
     def _preselect(self) -> None:
         """Choose the first image, and a drawn area or another stack as its background.
@@ -157,22 +157,18 @@ class Choices(Container[Widget]):
         others = [each for each in images if each != layer]
         is_stack = layer.ndim > 2
         drawn = [x for x in self._layers_of(Shapes, Labels) if x.name.startswith("background")]
-        self._settled, self._selecting = False, True
         self.image.value = layer
-        self._selecting = False
-        self._on_image()
-        self._selecting = True
         if drawn:
             self.area.value, self.kind.value = drawn[-1], BOX
         elif len(others) == 1 and others[0].data.shape[-2:] == layer.data.shape[-2:] and is_stack:
             self.other.value, self.kind.value = others[0], OTHER
-        self._selecting = False
+        self._settled = False  # the user has not made these choices
 
     # Reactions to a choice
 
     def _on_image(self) -> None:
         layer = self.image.value
-        if self._selecting or layer == self._layer:
+        if layer == self._layer:
             return
         self._layer = layer
         self._refresh(self.other, self.axis)
@@ -197,7 +193,6 @@ class Choices(Container[Widget]):
     def _show_what_applies(self) -> None:
         chosen, layer = self.kind.value, self._layer
         self.axis.visible = len(self.axis.choices) > 1
-        self.channels.visible = bool(self.ticks)
         for kind, widgets in self._parts.items():
             for widget in widgets:
                 widget.visible = kind == chosen
@@ -213,8 +208,8 @@ class Choices(Container[Widget]):
             mask = region_of(layer, area)
         except InputError:
             return "Drag a box over an area that shows no signal.", ""
-        box = box_of(mask)
-        text = f"{sides_of(box)} pixels"
+        box = box_of(mask)[-2:]
+        text = f"{' x '.join(str(side.stop - side.start) for side in box)} pixels"
         n_patches = mask.sum() / self._side**2
         if n_patches < 4:
             return f"{text}: too small. About 100 x 100 pixels are enough.", "instead"
@@ -302,15 +297,11 @@ class Choices(Container[Widget]):
         InputError
             If no image is chosen, or the image has RGB colours.
         """
-        what = "under Image: the one whose background is to be removed"
-        return images_of(self.image.value, what, channel)
+        return images_of(self.image.value, channel)
 
-    def place(self, channel: Channel | None = None) -> tuple[int, ...]:
+    def place(self, images: Images) -> tuple[int, ...]:
         """Return the index, along the leading axes, of the image that the viewer shows."""
-        place = list(place_in(self._viewer, self.image.value))
-        if channel is not None:
-            place[channel.axis] = 0
-        return tuple(place)
+        return place_in(self._viewer, self.image.value, images.shape)
 
     def pair(self, channel: Channel | None = None) -> Pair:
         """Return the chosen images and their background, without reading pixels.
@@ -331,7 +322,7 @@ class Choices(Container[Widget]):
                 alike = other.ndim == layer.ndim
                 alike = alike and pixels_of(other).shape[channel.axis] > channel.number
                 channel = channel if alike else None
-            return Pair(images, images_of(other, "under Layer", channel))
+            return Pair(images, images_of(other, channel))
         if self.area.value is None:
             return Pair(images)
         mask = region_of(layer, self.area.value)
@@ -339,7 +330,7 @@ class Choices(Container[Widget]):
             mask = mask.take([channel.number], axis=channel.axis)
         if self.span.value == THIS_FRAME and layer.ndim > 2 and mask.ndim == 2:
             whole = np.zeros(images.shape, dtype=bool)
-            whole[self.place(channel)] = mask
+            whole[self.place(images)] = mask
             mask = whole
         return Pair(images, mask=mask)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
-import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -78,18 +77,13 @@ def export(data: Any, path: Path, calibration: Calibration, report: Report = no_
     axes = calibration.axes()
     if isinstance(data, np.ndarray):
         data = as_dask(data, chunks_of(data.shape, _PIXELS))
-    unfinished = path.with_name(f"{path.name}.unfinished-{os.getpid()}")
     write = _write_zarr if path.name.lower().endswith("zarr") else _write_tiff
-    try:
+    with TemporaryDirectory(prefix=f"{path.name}.unfinished-", dir=path.parent) as folder:
+        unfinished = Path(folder, path.name)
         write(unfinished, data, axes, calibration, report)
         if path.is_dir():
             shutil.rmtree(path)
         unfinished.replace(path)
-    finally:
-        if unfinished.is_dir():
-            shutil.rmtree(unfinished)
-        else:
-            unfinished.unlink(missing_ok=True)
     return path
 
 
@@ -107,12 +101,9 @@ def _write_tiff(path: Path, data: Any, axes: str, calibration: Calibration, repo
 
     metadata: dict[str, Any] = {"axes": axes}
     for axis, scale, unit in zip(axes, calibration.scale, calibration.units, strict=True):
-        symbol = UNITS.get(unit, unit)
-        if axis in "ZYX" and unit != "pixel":
-            metadata |= {f"PhysicalSize{axis}": scale, f"PhysicalSize{axis}Unit": symbol}
-        elif axis == "T" and unit != "pixel":
-            metadata |= {"TimeIncrement": scale, "TimeIncrementUnit": symbol}
-    size = math.prod(data.shape) * np.dtype(data.dtype).itemsize
+        name = "TimeIncrement" if axis == "T" else f"PhysicalSize{axis}"
+        if axis != "C" and unit != "pixel":
+            metadata |= {name: scale, f"{name}Unit": UNITS.get(unit, unit)}
     tifffile.imwrite(
         path,
         (
@@ -123,7 +114,7 @@ def _write_tiff(path: Path, data: Any, axes: str, calibration: Calibration, repo
         shape=data.shape,
         dtype=data.dtype,
         ome=True,
-        bigtiff=size > 2**32 - 2**25,
+        bigtiff=data.nbytes > 2**32 - 2**25,
         photometric="minisblack",
         metadata=metadata,
     )
@@ -185,11 +176,8 @@ def open_images(path: Path) -> Iterator[tuple[Any, Calibration]]:
         except ImportError:  # without zarr, tifffile can only read whole files
             yield series.asarray(), Calibration(scale, units, labels)
             return
-        store = series.aszarr(level=0)
-        try:
+        with closing(series.aszarr(level=0)) as store:
             yield zarr.open_array(store, mode="r"), Calibration(scale, units, labels)
-        finally:
-            store.close()
 
 
 def _check_channels(path: Path, labels: tuple[str, ...], shape: tuple[int, ...]) -> None:

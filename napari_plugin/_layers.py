@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from napari.layers import Image, Labels, Shapes
 from napari.utils.transforms import Affine
 from numpy.typing import NDArray
 
@@ -14,9 +15,6 @@ from napari_plugin._files import Calibration
 from napari_plugin._model import Outcome, display_range, removed, taken
 from napari_plugin._pair import Images, sliceable
 from napari_plugin._settings import BoolArray, InputError
-
-if TYPE_CHECKING:
-    from napari.layers import Image, Labels, Shapes
 
 KEY = "contrast-suite"
 """Key of the plugin's entries in the metadata of layers."""
@@ -50,7 +48,7 @@ def known(layer: Any) -> dict[str, Any]:
     return found
 
 
-def images_of(layer: Image | None, what: str, channel: Channel | None = None) -> Images:
+def images_of(layer: Image | None, channel: Channel | None = None) -> Images:
     """Return the images of a layer, or of one of its channels, without reading pixels.
 
     Raises
@@ -59,7 +57,7 @@ def images_of(layer: Image | None, what: str, channel: Channel | None = None) ->
         If there is no layer, or it has RGB colours.
     """
     if layer is None:
-        raise InputError(f"Choose a layer {what}.")
+        raise InputError("Choose a layer under Image: the one whose background is to be removed.")
     if layer.rgb:
         raise InputError(
             f"{layer.name!r} has RGB colours. Split it into channels (right-click the layer: "
@@ -75,10 +73,12 @@ def images_of(layer: Image | None, what: str, channel: Channel | None = None) ->
         part = "" if channel is None else f"[{before}{n}:{n + 1}]"
         return f"viewer.layers[{layer.name!r}].data{finest}{part}"
 
+    first = [0] * data.ndim
     if channel is None:
-        return Images(layer.name, data, code)
+        return Images(layer.name, data, code, tuple(first))
+    first[channel.axis] = n
     where = (slice(None),) * channel.axis + (slice(n, n + 1),)
-    return Images(f"{layer.name} channel {n}", sliceable(data)[where], code)
+    return Images(f"{layer.name} channel {n}", sliceable(data)[where], code, tuple(first))
 
 
 def leading_axes(layer: Image) -> list[tuple[str, int]]:
@@ -134,7 +134,7 @@ def region_of(layer: Image, region: Shapes | Labels) -> BoolArray:
         If nothing is marked within the image.
     """
     shape = tuple(map(int, pixels_of(layer).shape))
-    find = _painted if hasattr(region, "brush_size") else _drawn
+    find = _painted if isinstance(region, Labels) else _drawn
     mask = find(layer, region, shape)
     if not mask.any():
         raise InputError(
@@ -202,16 +202,13 @@ def look_of(layer: Image, start: Any) -> dict[str, Any]:
     return keywords | {"translate": _physical_of(layer)(start)}
 
 
-def place_of(layer: Image, channel: Channel | None = None) -> dict[str, dict[str, Any]]:
-    """Return keywords that place results and weights on a layer, or on one channel of it.
+def place_of(layer: Image, images: Images) -> dict[str, dict[str, Any]]:
+    """Return keywords that place results and weights on the part of a layer that holds the images.
 
     The keywords are computed when a run starts, because the user may rename, move or remove layers
     during the run.
     """
-    first, lengths = np.zeros(layer.ndim), np.ones(layer.ndim)
-    lengths[:-2] = pixels_of(layer).shape[: layer.ndim - 2]
-    if channel is not None:
-        first[channel.axis], lengths[channel.axis] = channel.number, 1
+    first, lengths = np.array(images.first), np.array([*images.shape[:-2], 1, 1])
     # Along the axes of frames, one pixel of the weights layer covers all frames.
     world, affine = _world_of(layer), np.eye(layer.ndim + 2)
     affine[1:-1, 1:-1] = world.linear_matrix * lengths
@@ -238,7 +235,7 @@ def layer_data(
     density, look = outcome.is_density, places["denoised"]
     found: dict[str, tuple[Any, dict[str, Any]]] = {}
     if (maps := outcome.maps) is not None:
-        if outcome.has_components:
+        if outcome.solution.has_maps:
             top, place = 1.0, places["weights"]
             maps = maps.reshape(len(maps), *[1] * (len(images.shape) - 2), *maps.shape[1:])
         else:

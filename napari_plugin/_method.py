@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, Label, Slider, SpinBox, Widget
-from psygnal import Signal
 
 from contrast_core.images import Frames, Patches
 from napari_plugin._parts import Plot, Section, row
@@ -38,9 +37,6 @@ _TOOLTIPS = {
 class MethodChoices(Section):
     """Widgets to choose the method, its strength, the components, and patches or whole frames."""
 
-    moved = Signal()
-    """Signal that the slider or the number of components was changed."""
-
     def __init__(self) -> None:
         self.method = ComboBox(label="Method", choices=[(METHODS[each], each) for each in METHODS])
         # napari's style leaves no room for the slider's own number.
@@ -68,7 +64,6 @@ class MethodChoices(Section):
         self.inside.native.layout().addWidget(self.curve)
         self.curve.set_mark(self.suppression.value / 100)
         self.suppression.changed.connect(self._on_slider)
-        self.n_components.changed.connect(lambda: self.moved.emit())
         for widget in (self.method, self.compare, self.by_hand):
             widget.changed.connect(self.show_what_applies)
         self.show_what_applies()
@@ -76,7 +71,6 @@ class MethodChoices(Section):
     def _on_slider(self, value: int) -> None:
         self._number.value = str(value)
         self.curve.set_mark(value / 100)
-        self.moved.emit()
 
     def show_what_applies(self) -> None:
         """Show the parameters of the chosen method."""

@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from contrast_core.images import Frames, weight_maps
-from napari_plugin._pair import Images, Pair, as_dask, check, chunks_of, n_pixels, n_windows
+from contrast_core.images import Frames, Patches, weight_maps
+from napari_plugin._pair import Images, Pair, as_dask, chunks_of
 from napari_plugin._settings import (
     SMALL_FRAME,
     FloatImage,
@@ -72,11 +72,6 @@ class Task:
     saved: Solution | None = None
     available: int = field(default_factory=lambda: psutil.virtual_memory().available)
 
-    def check(self) -> None:
-        """Raise `InputError` if the choices cannot be used, without reading pixels."""
-        if self.saved is None:
-            check(self.pair, self.samples, self.settings)
-
     @property
     def is_lazy(self) -> bool:
         """Whether denoised images are computed only when they are shown.
@@ -124,11 +119,6 @@ class Outcome:
     ready: dict[tuple[Any, ...], FloatImage] = field(default_factory=dict)
 
     @property
-    def has_components(self) -> bool:
-        """Whether the maps are weights of components."""
-        return self.maps is not None and isinstance(self.solution.samples, Frames)
-
-    @property
     def is_density(self) -> bool:
         """Whether the denoised images are optical densities."""
         return self.task.settings.absorbed and isinstance(self.task.samples, Frames)
@@ -164,8 +154,7 @@ def moved(outcome: Outcome, settings: Settings, place: tuple[int, ...], report: 
     """Return the outcome at the suppression and number of components of `settings`."""
     k = min(settings.n_components, outcome.solution.n_features - 1)
     solution = outcome.solution.at(settings.suppression, k)
-    found = _applied(replace(outcome.task, place=place), solution, report)
-    return replace(found, shown=outcome.shown)
+    return _applied(replace(outcome.task, place=place), solution, report)
 
 
 def preview(task: Task, part: Images, report: Report) -> tuple[Solution, FloatImage]:
@@ -197,11 +186,10 @@ def _applied(task: Task, solution: Solution, report: Report) -> Outcome:
         plane = denoised[task.place]
         some = denoised.reshape(-1, *images.image_shape)[:: max(1, denoised.size // 2**20)]
     maps = None
-    if isinstance(solution.samples, Frames):
-        if solution.has_maps:
-            maps = weight_maps(solution.estimator, images.image_shape).astype(np.float32)
-    elif not task.is_lazy or images.n_images == 1:  # a lazy stack would need a map for each image
-        maps = solution.signal_strength(images, report)
+    if solution.has_maps:
+        maps = weight_maps(solution.estimator, images.image_shape).astype(np.float32)
+    elif isinstance(solution.samples, Patches) and (not task.is_lazy or images.n_images == 1):
+        maps = solution.signal_strength(images, report)  # a lazy stack would need many maps
     return Outcome(task, solution, denoised, plane, maps, display_range(some), ready)
 
 
@@ -268,23 +256,19 @@ class Checked:
         For "signal" (the foreground) and "background", positions of the slider from 0 to 1, and the
         share of the variance that is kept at each position. It is empty if no curve is drawn.
     scores : ndarray of shape (n, 2), optional
-        The first two scores of at most 5,000 frames.
-    places : list of tuple of int
-        The indices of these frames in the stack.
+        The first two scores of the `plotted_frames`.
     """
 
     remarks: tuple[Remark, ...]
     curve: dict[str, NDArray[np.float64]]
     scores: NDArray[np.float64] | None
-    places: list[tuple[int, ...]]
 
 
 def examine(outcome: Outcome, report: Report) -> Checked:
     """Compute the curve, the scores of the frames, and the verdicts."""
     solution = outcome.solution
-    scores, places = None, list[tuple[int, ...]]()
-    if solution.has_maps and solution.n_components >= 2:
-        scores, places = frame_scores(outcome, report)
+    has_plot = solution.has_maps and solution.n_components >= 2
+    scores = frame_scores(outcome, report) if has_plot else None
     curve: dict[str, NDArray[np.float64]] = {}
     if solution.is_live and solution.n_features <= _MOST_FEATURES:
         at = progress_of(report, "Drawing the curve")(_CURVE, len(_CURVE))
@@ -293,41 +277,45 @@ def examine(outcome: Outcome, report: Report) -> Checked:
         for name, side in (("signal", "foreground"), ("background", "background")):
             curve[name] = np.column_stack([_CURVE, [each.variance_kept(side) for each in kept]])
     found = [(each.sentence, each.severity) for each in solution.judgement.verdicts(report)]
-    return Checked((*solution.remarks, *found), curve, scores, places)
+    return Checked((*solution.remarks, *found), curve, scores)
 
 
-def frame_scores(
-    outcome: Outcome, report: Report
-) -> tuple[NDArray[np.float64], list[tuple[int, ...]]]:
-    """Return the first two scores of at most 5,000 frames, and the indices of these frames."""
+def plotted_frames(images: Images) -> range:
+    """Return the numbers of at most 5,000 frames at even intervals, which the plot shows."""
+    return range(0, images.n_images, -(-images.n_images // _MOST_POINTS))
+
+
+def frame_scores(outcome: Outcome, report: Report) -> NDArray[np.float64]:
+    """Return the first two scores of the `plotted_frames`."""
     images, estimator = outcome.task.pair.foreground, outcome.solution.estimator
     filters = getattr(estimator, "filters_", None)
     filters = estimator.components_[:2].T if filters is None else filters[:, :2]
-    chosen = np.arange(images.n_images) % -(-images.n_images // _MOST_POINTS) == 0
-    chosen = chosen.reshape(images.shape[:-2])
-    rows = Frames().rows(images.data, chosen)
+    rows = Frames().rows(images.data).take(np.array(plotted_frames(images)))
     edges = list(pairwise(rows.edges()))
     blocks = progress_of(report, "Drawing the frames")(edges, len(edges))
     scores = [(rows.read(*ends) - estimator.mean_) @ filters for ends in blocks]
-    return np.concatenate(scores), list(map(tuple, np.argwhere(chosen).tolist()))
+    return np.concatenate(scores)
 
 
 def estimate(task: Task) -> str:
-    """Return a text that says how much time and memory a run will take."""
-    pair, samples, automatic = task.pair, task.samples, task.settings.method == "automatic"
-    images, pixels = pair.foreground, n_pixels(pair, samples)
-    if isinstance(samples, Frames):
-        per_image, n_read = pixels, (images.n_images + pair.background_images.n_images) * pixels
+    """Return a text that says how much time and memory a run will take.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If no such samples can be cut from the images.
+    """
+    images, automatic = task.pair.foreground, task.settings.method == "automatic"
+    n, pixels = task.samples.rows(images.data).shape
+    n_read, memory, seconds = 2 * min(n, 2**17) * pixels, 20 * 8 * pixels**2, 0.0
+    if isinstance(task.samples, Frames):
+        n_read = (n + task.pair.background_images.n_images) * pixels
         memory = n_read * 8
-    else:
-        per_image = pixels * n_windows(images.image_shape, samples.sides[-1], samples.stride)
-        n_read = 2 * min(images.n_images * per_image, 2**17 * pixels)
-        memory = 20 * 8 * pixels**2
-    rate = _REMOVE if automatic else _PROJECT
-    seconds = (1 if task.is_lazy else images.n_images) * per_image * rate + n_read * _READ
+        if automatic and pixels <= SMALL_FRAME:
+            seconds += _SOLVE_FRAMES * pixels**3 + _PROCESS
+    n_applied = n * pixels / (images.n_images if task.is_lazy else 1)
+    seconds += n_applied * (_REMOVE if automatic else _PROJECT) + n_read * _READ
     seconds += _CHECK if automatic else 0
-    if isinstance(samples, Frames) and automatic and pixels <= SMALL_FRAME:
-        seconds += _SOLVE_FRAMES * pixels**3 + _PROCESS
     memory = min(memory, 2**31) + 150 * 2**20
     memory += 0 if task.is_lazy else 4 * math.prod(images.shape)
     text = f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"

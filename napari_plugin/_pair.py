@@ -39,11 +39,14 @@ class Images:
     data : array
     code : callable, optional
         Function that returns a Python expression for the array, which scripts use.
+    first : tuple of int, optional
+        Index of the first pixel in the layer that holds the images.
     """
 
     name: str
     data: Any
     code: Callable[[], str] = str
+    first: tuple[int, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -121,7 +124,7 @@ class Pair:
             return data, None
         if self.masks_frames:
             return self.background_images.frames(mask, _MOST_READ, report)[0], None
-        box = (..., *box_of(mask))
+        box: Any = (..., *box_of(mask))
         return sliceable(data)[box], mask[box]
 
 
@@ -133,13 +136,9 @@ def explained_errors(pair: Pair) -> Iterator[None]:
     except InputError:
         raise
     except ValueError as error:
-        text = str(error)
-        names = {"background": pair.background_images.name}
-        text = re.sub(
-            r"\bthe (image|stack|background)\b(?!')",
-            lambda found: repr(names.get(found[1], pair.foreground.name)),
-            text,
-        )
+        image, background = pair.foreground.name, pair.background_images.name
+        text = re.sub(r"\bthe background\b(?!')", lambda _: repr(background), str(error))
+        text = re.sub(r"\bthe (image|stack)\b(?!')", lambda _: repr(image), text)
         raise InputError(text[:1].upper() + text[1:]) from error
 
 
@@ -200,21 +199,12 @@ def n_pixels(pair: Pair, samples: Samples) -> int:
     return math.prod(samples.sides)
 
 
-def n_windows(shape: tuple[int, ...], side: int, stride: int) -> int:
-    """Return the number of patches of an image."""
-    return math.prod(-(-(n - side) // stride) + 1 for n in shape)
-
-
-def box_of(mask: BoolArray) -> tuple[slice, slice]:
-    """Return the rows and columns of the smallest box around the marked pixels."""
-    planes = mask.reshape(-1, *mask.shape[-2:])
-    rows, columns = (np.flatnonzero(planes.any(axis=axes)) for axes in ((0, 2), (0, 1)))
-    return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
-
-
-def sides_of(box: tuple[slice, slice]) -> str:
-    """Return the height and width of a box as text."""
-    return " x ".join(str(side.stop - side.start) for side in box)
+def box_of(mask: BoolArray) -> tuple[slice, ...]:
+    """Return the smallest box around the marked places, as a slice of each axis."""
+    axes = range(mask.ndim)
+    others = (tuple(other for other in axes if other != axis) for axis in axes)
+    marked = [np.flatnonzero(mask.any(axis=each)) for each in others]
+    return tuple(slice(int(each[0]), int(each[-1]) + 1) for each in marked)
 
 
 def holds_signal(box: NDArray[Any]) -> bool:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import napari
 import numpy as np
 from napari.layers import Image
 from napari.utils import resize_dask_cache
 
 from napari_plugin._layers import KEY, known, pixels_of
-from napari_plugin._model import Outcome
-
-if TYPE_CHECKING:
-    import napari
+from napari_plugin._model import Outcome, plotted_frames
 
 KINDS = ("Original", "Denoised", "Removed", "Weights")
 # Half of the longest side of the part that a preview shows, in pixels. A preview of this size takes
@@ -44,11 +42,6 @@ class Shown:
     data: dict[str, tuple[Any, dict[str, Any]]]
     layers: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def n_components(self) -> int:
-        """Number of weight maps of components to choose from."""
-        return len(self.data["weights"][0]) if self.outcome.has_components else 0
-
 
 class Results:
     """The layers of the last run, with one outcome for each channel.
@@ -67,11 +60,11 @@ class Results:
         viewer.layers.events.removed.connect(self._on_removed)
 
     @property
-    def current(self) -> Shown | None:
+    def current(self) -> Shown:
         """The outcome of the active layer, or the first outcome if no result layer is active."""
         active = self._viewer.layers.selection.active
         found = [each for each in self.shown if active in each.layers.values()]
-        return next(iter(found or self.shown), None)
+        return (found or self.shown)[0]
 
     @property
     def is_live(self) -> bool:
@@ -81,7 +74,8 @@ class Results:
     @property
     def n_components(self) -> int:
         """Number of weight maps of components to choose from."""
-        return min((each.n_components for each in self.shown), default=0)
+        solutions = [each.outcome.solution for each in self.shown]
+        return min((each.n_components if each.has_maps else 0 for each in solutions), default=0)
 
     @property
     def kinds(self) -> list[str]:
@@ -131,24 +125,22 @@ class Results:
     def _on_removed(self, event: Any) -> None:
         """Forget the layers that the user has deleted."""
         self._hidden = [each for each in self._hidden if each != event.value]
-        owners = [each for each in self.shown if event.value in each.layers.values()]
-        for each in owners:
-            each.layers = {k: layer for k, layer in each.layers.items() if layer != event.value}
+        for each in [x for x in self.shown if event.value in x.layers.values()]:
+            del each.layers[next(k for k, layer in each.layers.items() if layer == event.value)]
             if "denoised" not in each.layers:
                 self.shown = [other for other in self.shown if other is not each]
                 if each.source in self._viewer.layers:
                     each.source.visible = True
-        if owners:
             self._on_gone()
 
-    def move(self, found: list[tuple[Shown, Outcome, dict[str, Any]]]) -> None:
+    def move(self, found: list[Shown]) -> None:
         """Show the outcomes at another position of the suppression slider in the same layers."""
-        for shown, outcome, data in found:
-            _keep_ready(outcome)
-            shown.outcome, shown.data = outcome, data
-            for kind, layer in shown.layers.items():
-                layer.data = data[kind][0]
-                layer.metadata = layer.metadata | {KEY: outcome.described()}
+        self.shown = [each for each in found if "denoised" in each.layers]  # others were deleted
+        for each in self.shown:
+            _keep_ready(each.outcome)
+            for kind, layer in each.layers.items():
+                layer.data = each.data[kind][0]
+                layer.metadata = layer.metadata | {KEY: each.outcome.described()}
 
     def show(self, name: str) -> None:
         """Show one kind of layer of the last run, and hide all other result layers."""
@@ -160,14 +152,12 @@ class Results:
                 self._make(each, kind)
         shown = [each.layers.get(kind) for each in self.shown]
         wanted |= {layer: layer in shown for layer in layers if "method" in known(layer)}
-        for source in {id(each.source): each.source for each in self.shown}.values():
-            if source in layers:
-                wanted[source] = kind == "original"
-                if wanted[source]:  # images above the original would cover it, so they are hidden
-                    above = layers[layers.index(source) + 1 :]
-                    self._hidden += [
-                        x for x in above if wanted.get(x, x.visible) and isinstance(x, Image)
-                    ]
+        source = self.shown[0].source
+        if source in layers:
+            wanted[source] = kind == "original"
+            if wanted[source]:  # images above the original would cover it, so they are hidden
+                above = [x for x in layers[layers.index(source) + 1 :] if isinstance(x, Image)]
+                self._hidden = [x for x in above if wanted.get(x, x.visible)]
         for layer, visible in (wanted | dict.fromkeys(self._hidden, False)).items():
             if layer.visible != visible:  # napari lays out the scene anew for every assignment
                 layer.visible = visible
@@ -176,12 +166,13 @@ class Results:
         """Show the weight map of a component."""
         self._viewer.dims.set_point(0, number)
 
-    def go_to(self, place: tuple[int, ...]) -> None:
-        """Move napari's sliders to the denoised image with this index."""
-        if self.current is not None:
-            layer, dims = self.current.layers["denoised"], self._viewer.dims
-            world = layer.data_to_world((*place, 0, 0))[:-2]
-            dims.set_point(range(dims.ndim - layer.ndim, dims.ndim - 2), world)
+    def go_to(self, number: int) -> None:
+        """Move napari's sliders to the frame of a point in the plot of frames."""
+        layer, dims = self.current.layers["denoised"], self._viewer.dims
+        images = self.current.outcome.task.pair.foreground
+        place = np.unravel_index(plotted_frames(images)[number], images.shape[:-2])
+        world = layer.data_to_world((*place, 0, 0))[:-2]
+        dims.set_point(range(dims.ndim - layer.ndim, dims.ndim - 2), world)
 
 
 def _keep_ready(outcome: Outcome) -> None:
@@ -190,14 +181,17 @@ def _keep_ready(outcome: Outcome) -> None:
         resize_dask_cache().cache.put(key, block, cost=1.0, nbytes=block.nbytes)
 
 
-def place_in(viewer: Any, layer: Any) -> tuple[int, ...]:
-    """Return the index, along a layer's leading axes, of the image that the viewer shows."""
+def place_in(viewer: Any, layer: Any, shape: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """Return the index, along a layer's leading axes, of the image that the viewer shows.
+
+    The index lies within `shape`, which is by default the shape of the layer's data.
+    """
     if layer.ndim < 3:
         return ()
-    shape = pixels_of(layer).shape
+    most = np.array((shape or pixels_of(layer).shape)[:-2]) - 1
     point = viewer.dims.point[viewer.dims.ndim - layer.ndim :]
     where = np.rint(layer.world_to_data(point)[: layer.ndim - 2]).astype(int)
-    return tuple(int(i) for i in np.clip(where, 0, np.array(shape[:-2]) - 1))
+    return tuple(np.clip(where, 0, most).tolist())
 
 
 def visible_part(layer: Any, place: tuple[int, ...], side: int | None) -> tuple[slice, ...]:

@@ -65,7 +65,7 @@ class Reuse(Section):
     def show_what_applies(self, busy: bool) -> None:
         """Enable the buttons that can be used now."""
         for button in (self.export, self.script, self.save):
-            button.enabled = self._results.current is not None and not busy
+            button.enabled = bool(self._results.shown) and not busy
         self.load.enabled = self.folder.enabled = not busy
 
     def saved(self, shape: tuple[int, ...]) -> Solution | None:
@@ -73,35 +73,28 @@ class Reuse(Section):
         return None if self.path is None else load_model(self.path, shape)
 
     def _on_export(self) -> None:
-        shown = self._results.current
-        if shown is None:
-            return
-        layer = shown.layers["denoised"]
-        name = f"{layer.name}.ome.tif"
-        path = self.ask("w", "Export the result", name, _IMAGES)
+        layer = self._results.current.layers["denoised"]
+        path = self.ask("w", "Export the result", f"{layer.name}.ome.tif", _IMAGES)
         if path is not None:
             run = partial(export, layer.data, path, calibration_of(layer))
             done = partial(self.said.emit, f"Written to {path}.")
             self.begun.emit(Job(run, lambda _: done(), self.failed.emit))
 
     def _on_script(self) -> None:
-        shown = self._results.current
-        if shown is None:
-            return
-        task, text = shown.outcome.task, "A script that repeats this run is on the clipboard."
-        if task.saved is None:
-            script = as_python(task.pair, shown.outcome.solution)
+        outcome = self._results.current.outcome
+        text = "A script that repeats this run is on the clipboard."
+        if outcome.task.saved is None:
+            script = as_python(outcome.task.pair, outcome.solution)
             QApplication.clipboard().setText(script)
         else:
             text = "No script can be made, because the result comes from a saved model."
         self.said.emit(text)
 
     def _on_save(self) -> None:
-        shown = self._results.current
+        solution = self._results.current.outcome.solution
         path = self.ask("w", "Save the model", f"background{ENDING}", _MODELS)
-        if path is None or shown is None:
+        if path is None:
             return
-        solution = shown.outcome.solution
         try:
             path, live = save_model(solution, path)
         except OSError as error:

@@ -68,18 +68,16 @@ def digits_on_photographs() -> list[LayerTuple]:
 
 def _open_dock() -> None:
     """Open the plugin's dock if there is a window, and zoom so that the whole image is visible."""
-    import sys
+    from napari import current_viewer
 
-    napari = sys.modules.get("napari")
-    viewer: Any = None if napari is None else napari.current_viewer()
-    window = getattr(viewer, "window", None)
-    if window is not None:
+    viewer = current_viewer()
+    if viewer is not None:
         from qtpy.QtCore import QTimer
 
         # napari does not open a second dock with the same title. The title contains the plugin's
         # name here, and its display name if the user opens the dock from the menu. Both names are
         # the same, so that only one dock can be open.
-        dock, _ = window.add_plugin_dock_widget("contrast-suite", WIDGET)
+        dock, _ = viewer.window.add_plugin_dock_widget("contrast-suite", WIDGET)
         shown = QTimer(dock, singleShot=True)  # waits until the dock has its place
         shown.timeout.connect(viewer.reset_view)
         shown.start()

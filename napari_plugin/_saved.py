@@ -16,7 +16,7 @@ from contrast_core import load, save
 from contrast_core.images import Frames, Patches
 from napari_plugin._files import FORMATS, export, open_images
 from napari_plugin._model import as_lazy
-from napari_plugin._pair import Images, Pair
+from napari_plugin._pair import Images, Pair, box_of
 from napari_plugin._settings import BoolArray, InputError, Report, Settings, no_report
 from napari_plugin._solve import CLASSES, Solution
 
@@ -31,7 +31,6 @@ _HEAD = [
     "import numpy as np",
     "",
     "import contrast_core",
-    "from contrast_core import SecondMoments",
     "from contrast_core.images import Frames, Patches, block_moments, suppress_background",
     "",
     "viewer = napari.current_viewer()",
@@ -96,7 +95,7 @@ def load_model(path: Path, shape: tuple[int, ...]) -> Solution:
 
 
 def apply_to_folder(
-    model: Path, source: Path, target: Path, report: Report = no_report, ending: str = ".ome.tif"
+    model: Path, source: Path, target: Path, report: Report = no_report
 ) -> tuple[str, ...]:
     """Apply a saved model to every TIFF and OME-Zarr of a folder; return messages of failures.
 
@@ -104,11 +103,10 @@ def apply_to_folder(
     ----------
     model, source, target : Path
         The model's file, the folder of images, and the folder for the results.
-    report : callable, optional
-    ending : str, default=".ome.tif"
-        Ending of the names of the results. It replaces the ending of each image's name. If two
-        names differ only in their endings, it is appended to both: h.tif and h.tiff become
+        The names of the results end in ".ome.tif", which replaces the ending of each image's name.
+        If two names differ only in their endings, it is appended to both: h.tif and h.tiff become
         h.tif.ome.tif and h.tiff.ome.tif.
+    report : callable, optional
 
     Raises
     ------
@@ -132,7 +130,7 @@ def apply_to_folder(
             with open_images(path) as (data, calibration):
                 images = Images(path.name, data)
                 lazy = as_lazy(load_model(model, images.shape), images, told)
-                export(lazy, target / f"{name}{ending}", calibration, told)
+                export(lazy, target / f"{name}.ome.tif", calibration, told)
         except (OSError, ValueError, IndexError) as error:
             failures.append(f"{path.name}: {error}")
     return tuple(failures)
@@ -162,7 +160,7 @@ def as_python(pair: Pair, solution: Solution) -> str:
     else:
         kind, parameter, _ = CLASSES[settings.method]
         name, strength = kind.__name__, float(solution.estimator.strength_)
-        rows = "reduce(SecondMoments.merge, block_moments(sampling, {}))"
+        rows = "reduce(contrast_core.SecondMoments.merge, block_moments(sampling, {}))"
         if isinstance(samples, Frames):
             rows = "sampling.rows({})"
             foreground += ", ~background" if pair.masks_frames else ""
@@ -181,7 +179,7 @@ def as_python(pair: Pair, solution: Solution) -> str:
 
 def _mask(mask: BoolArray) -> list[str]:
     """Return lines of code that make a mask: a box from slices, other shapes from packed bits."""
-    box = tuple(slice(int(each.min()), int(each.max()) + 1) for each in np.nonzero(mask))
+    box = box_of(mask)
     if mask[box].all():
         where = ", ".join(f"{each.start}:{each.stop}" for each in box)
         return [

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from contrast_core.images import Frames, Patches
 
 Method: TypeAlias = Literal["automatic", "cpca", "pcpca", "pca", "cpca_star"]
-Brightness: TypeAlias = Literal["keep", "remove"]
 Samples: TypeAlias = Patches | Frames
 FloatImage: TypeAlias = NDArray[np.float32]
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -100,17 +99,18 @@ class Settings:
     raw_strength: float | None = None
     constant_strength: bool = False
     absorbed: bool = False
-    brightness: Brightness = "keep"
+    brightness: Literal["keep", "remove"] = "keep"
 
     def options(self, samples: Samples) -> dict[str, Any]:
         """Return the options of `suppress_background` for the automatic method."""
         if isinstance(samples, Frames):
             return {"sampling": "frames", "multiplicative": self.absorbed}
-        strength = "constant" if self.constant_strength else "auto"
+        # Instead of the default size of patches, the core may choose a size that suits the
+        # background.
         return {
-            "sampling": samples,
+            "sampling": "patches" if samples == Patches() else samples,
             "brightness": self.brightness,
-            "background_strength": strength,
+            "background_strength": "constant" if self.constant_strength else "auto",
         }
 
 

@@ -23,7 +23,7 @@ from contrast_core.images import (
     suppress_background,
     verdicts,
 )
-from napari_plugin._pair import Images, Pair, check, explained_errors
+from napari_plugin._pair import Images, Pair, check, explained_errors, n_pixels
 from napari_plugin._settings import (
     AUTOMATIC,
     METHODS,
@@ -126,11 +126,8 @@ class Solution:
 
         This needs a projection that has a contrast strength and whose estimator stores moments.
         """
-        return (
-            self.settings.method in WITH_SLIDER
-            and self.automatic is not None
-            and hasattr(self.estimator, "foreground_moments_")
-        )
+        has_moments = hasattr(self.estimator, "foreground_moments_")
+        return self.settings.method in WITH_SLIDER and has_moments
 
     @property
     def n_features(self) -> int:
@@ -277,24 +274,19 @@ def _automatic(
     else:
         image = part.data
         background, options["background_mask"] = pair.background_alone(report)
-        # Instead of the default size of patches, the core may choose a size that suits the
-        # background.
-        if samples == Patches():
-            options["sampling"] = "patches"
         first = (0,) * (len(part.shape) - 2)
         corner = np.asarray(image[(*first, slice(_CORNER), slice(_CORNER))])
     if n_features > LONGEST_HERE:  # the fit runs in another process, which cannot report progress
         options["progress"] = False
     run = partial(suppress_background, apply_to=corner, **options)
     found = compute(report, n_features, run, image, background)
-    judgement = Judgement(found.verdicts)
     return Solution(
         found.estimator,
         found.sampling,
         settings,
         brightness=found.brightness,
         n_used=n_used,
-        judgement=judgement,
+        judgement=Judgement(found.verdicts),
     )
 
 
@@ -302,13 +294,12 @@ def _projection(
     pair: Pair, samples: Samples, settings: Settings, report: Report, part: Images
 ) -> Solution:
     sides: list[Any]
-    n_pixels, n_used, judgement = math.prod(pair.foreground.image_shape), None, Judgement()
-    if isinstance(samples, Frames) and n_pixels > SMALL_FRAME:
-        most = max(16, int(math.sqrt(_MOST_PRODUCTS / n_pixels))) * n_pixels
-        frames, n_used = pair.foreground.frames(pair.signal, most // 2, report)
-        others, _ = pair.background_images.frames(pair.mask, most // 2, report)
+    n_features, n_used, judgement = n_pixels(pair, samples), None, Judgement()
+    if isinstance(samples, Frames) and n_features > SMALL_FRAME:
+        most = max(16, int(math.sqrt(_MOST_PRODUCTS / n_features))) * n_features // 2
+        frames, n_used = pair.foreground.frames(pair.signal, most, report)
+        others, _ = pair.background_images.frames(pair.mask, most, report)
         x, y = frames.reshape(len(frames), -1), others.reshape(len(others), -1)
-        n_features = n_pixels
     else:
         if isinstance(samples, Frames):
             sides = [(pair.foreground.data, pair.signal), (pair.background_images.data, pair.mask)]
@@ -321,7 +312,6 @@ def _projection(
         ]
         judgement = Judgement(blocks=blocks)
         x, y = (reduce(SecondMoments.merge, each) for each in blocks)
-        n_features = x.n_features
         if not y.varies.any():
             raise ValueError("the background is constant, so there is no pattern to learn.")
     fitted = compute(report, n_features, fit_projection, x, y, settings, None)
@@ -352,9 +342,8 @@ def fit_projection(
             if rule == 0.0 or settings.suppression == AUTOMATIC:
                 return fitted, automatic
             x, y = fitted.foreground_moments_, fitted.background_moments_
-        largest = {"alpha": math.inf, "beta": 1.0}.get(parameter)
-        if largest is None:  # PCPCA's automatic strength is nine tenths of its largest strength
-            largest = automatic / 0.9
+        # PCPCA's automatic strength is nine tenths of its largest strength.
+        largest = {"alpha": math.inf, "beta": 1.0, "gamma": automatic / 0.9}[parameter]
         value = strength(automatic, settings.suppression, largest=largest)
         return kind(k, **{parameter: value}).fit(x, background=y), automatic
 
@@ -368,7 +357,6 @@ def compute(report: Report, n_features: int, function: Callable[..., Any], *argu
     """
     if n_features <= LONGEST_HERE:
         return function(*arguments)
-    report(0, 0, "Solving")
     # Unlike multiprocessing, loky does not run the user's main script again in the new process.
     loky: Any = import_module("joblib.externals.loky")  # loky has no type hints
     threads = str(max(1, (os.cpu_count() or 1) // 2))  # the other cores are left to the window

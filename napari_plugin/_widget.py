@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import napari
 from magicgui.widgets import CheckBox, ComboBox, Container, ProgressBar, PushButton, SpinBox, Widget
 from napari.utils.notifications import notification_manager
-from qtpy.QtCore import Qt, QTimer
-from qtpy.QtWidgets import QDockWidget, QFrame, QScrollArea
+from qtpy.QtCore import QTimer
+from qtpy.QtWidgets import QDockWidget, QFrame
 
 from contrast_core.images import Frames, Patches
 from napari_plugin._choices import Choices
-from napari_plugin._layers import Channel, layer_data, place_of, preview_layer
+from napari_plugin._layers import layer_data, place_of, preview_layer
 from napari_plugin._method import MethodChoices
 from napari_plugin._model import Checked, Outcome, Task, estimate, examine, moved, preview, run
-from napari_plugin._pair import Images, Pair
+from napari_plugin._pair import Images, Pair, check
 from napari_plugin._parts import Line, Plot, make_accessible, row
 from napari_plugin._results import KINDS, Results, Shown, place_in, visible_part
 from napari_plugin._reuse import Reuse
 from napari_plugin._runner import Job, Runner
-from napari_plugin._settings import WITH_SLIDER, InputError, Remark, Report
-
-if TYPE_CHECKING:
-    import napari
+from napari_plugin._settings import InputError, Remark, Report, Settings
 
 # A window with this dock fits on a screen of 1920 x 1080 pixels at a scale of two.
 _WIDTH, _BAR = 286, 20
@@ -43,10 +42,7 @@ class ContrastiveDenoising(Container[Widget]):
     def __init__(self, napari_viewer: napari.Viewer) -> None:
         self._viewer = napari_viewer
         self._preview: Any = None
-        self._watched: Any = None
-        self._places: list[tuple[int, ...]] = []
         self._move: Job | None = None
-        self._slider_moved = False
         self.results = Results(napari_viewer, self._on_gone)
         self.choices = Choices(napari_viewer)
         self.cost = Line()
@@ -61,7 +57,7 @@ class ContrastiveDenoising(Container[Widget]):
         self.view = ComboBox(choices=KINDS, value="Denoised", label="Show")
         self.component = SpinBox(label="Component", max=0)
         self.replaces = CheckBox(text="Replace the last result")
-        self.frames = Plot("Frames by components 0 and 1: click one", self._go_to)
+        self.frames = Plot("Frames by components 0 and 1: click one", self.results.go_to)
         self.method = MethodChoices()
         self.reuse = Reuse(self.results)
         self._result = Container[Widget](widgets=[self.view, self.component, self.replaces])
@@ -69,9 +65,9 @@ class ContrastiveDenoising(Container[Widget]):
         buttons = row(self.preview, self.run, self.cancel)
         widgets: list[Widget] = [self.choices, self.method.absorbed, self.cost, buttons]
         widgets += [self.progress, self.status, self.verdict, self._result, self.method, self.reuse]
-        self._all = Container[Widget](widgets=widgets, labels=False)
+        self._all = Container[Widget](widgets=widgets, labels=False, scrollable=True)
+        self._scroll = self._all.root_native_widget
         super().__init__(labels=False)
-        self._scroll = QScrollArea()
         self._lay_out()
         self._runner = Runner()
         self._connect()
@@ -79,15 +75,16 @@ class ContrastiveDenoising(Container[Widget]):
         self._show_cost()
 
     def _connect(self) -> None:
-        self.run.changed.connect(self._on_run)
-        self.preview.changed.connect(self._on_preview)
+        self.run.changed.connect(partial(self._attempt, self._on_run))
+        self.preview.changed.connect(partial(self._attempt, self._on_preview))
         self.cancel.changed.connect(self._on_cancel)
         self._runner.progressed.connect(self._on_progress)
         self.view.changed.connect(self._on_view)
         self.component.changed.connect(self.results.show_component)
         self.choices.image_changed.connect(self._on_image)
         self.choices.area_changed.connect(self._on_area)
-        self.method.moved.connect(self._on_slider)
+        self.method.suppression.changed.connect(self._on_slider)
+        self.method.n_components.changed.connect(self._on_slider)
         for container in (self.choices, self.method):
             container.changed.connect(self._show_cost)
         self.reuse.begun.connect(self._begin)
@@ -103,26 +100,18 @@ class ContrastiveDenoising(Container[Widget]):
         inside = self._all.native
         inside.layout().addStretch()
         inside.setMinimumWidth(_WIDTH)
-        # The dock makes its own scroll area. If magicgui made it, napari would dock only the widget
-        # inside it.
-        self._scroll.setWidget(inside)
-        self._scroll.setWidgetResizable(True)
         self._scroll.setFrameShape(QFrame.Shape.NoFrame)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setMinimumWidth(_WIDTH + _BAR)
+        # The dock holds the scroll area, because napari and magicgui would take only the widget
+        # inside it.
         self.native.layout().addWidget(self._scroll)
         self.margins = (0, 0, 0, 0)
 
     def reset_choices(self, *_: Any) -> None:
         """Update the choices to the viewer's layers; napari calls this whenever they change."""
         self.choices.reset_choices()
-        self._show_what_applies()
 
     # Messages
-
-    def _scroll_to_status(self) -> None:
-        """Scroll to the message of the status line."""
-        self._scroll.ensureWidgetVisible(self.status.native, 0, 0)
 
     def _show_cost(self, *_: object) -> None:
         """Show the time that a run will take, and the box "Light is absorbed" if it applies."""
@@ -134,7 +123,7 @@ class ContrastiveDenoising(Container[Widget]):
                 self.choices.check_area(samples.sides[-1])
             is_film = isinstance(samples, Frames) and self.method.method.value == "automatic"
             words = estimate(Task(Pair(images), samples, self.method.settings(), ()))
-        except InputError:
+        except (TypeError, ValueError):  # the images cannot be used; Run shows the reason
             pass
         self.cost.say(words)
         self.method.absorbed.visible = is_film
@@ -163,24 +152,24 @@ class ContrastiveDenoising(Container[Widget]):
         """Show a message about the last job, and enable the buttons for the next one."""
         self._set_busy(False)
         self.status.say(text)
-        QTimer.singleShot(0, self._scroll_to_status)
+        QTimer.singleShot(0, partial(self._scroll.ensureWidgetVisible, self.status.native, 0, 0))
 
     # Run, preview, cancel
 
-    def _tasks(self) -> list[tuple[Task, Channel | None]]:
+    def _tasks(self) -> list[Task]:
         """Return a task for each channel; raise InputError if the choices cannot be used."""
         found = []
         for channel in self.choices.ticked():
             images = self.choices.images(channel)
-            place, saved = self.choices.place(channel), self.reuse.saved(images.shape)
+            place, saved = self.choices.place(images), self.reuse.saved(images.shape)
             if saved is None:
                 samples = self.method.samples(images.shape, self.choices.background_shape())
                 task = Task(self.choices.pair(channel), samples, self.method.settings(), place)
+                check(task.pair, samples, task.settings)
             else:
                 task = Task(Pair(images), saved.samples, saved.settings, place, saved)
-            task.check()
-            found.append((task, channel))
-        lazy = found[0][0].is_lazy and len(images.shape) > 2
+            found.append(task)
+        lazy = found[0].is_lazy and len(images.shape) > 2
         if lazy and self._viewer.dims.ndisplay == 3:
             raise InputError(
                 "This result is computed one image at a time, when the image is shown. A view in "
@@ -189,14 +178,17 @@ class ContrastiveDenoising(Container[Widget]):
             )
         return found
 
-    def _on_run(self) -> None:
-        """Check the choices, and start a run if they are valid."""
+    def _attempt(self, start: Callable[[], None]) -> None:
+        """Call a function that starts a job, and show its error if it raises one."""
         try:
-            layer = self.choices.image.value
-            tasks = [(task, place_of(layer, channel)) for task, channel in self._tasks()]
+            start()
         except Exception as error:
             self._fail(error)
-            return
+
+    def _on_run(self) -> None:
+        """Check the choices, and start a run if they are valid."""
+        layer = self.choices.image.value
+        tasks = [(task, place_of(layer, task.pair.foreground)) for task in self._tasks()]
 
         def work(report: Report) -> list[Shown]:
             found = []
@@ -209,26 +201,18 @@ class ContrastiveDenoising(Container[Widget]):
         self._begin(Job(work, self._on_outcomes, self._fail))
 
     def _on_preview(self) -> None:
-        try:
-            layer = self.choices.image.value
-            task, channel = self._tasks()[0]
-            side = task.samples.sides[-1] if isinstance(task.samples, Patches) else None
-            part = visible_part(layer, task.place, side)
-            images = task.pair.foreground
-            images = Images(images.name, images.data[(*task.place, *part[-2:])])
-            start = [each.start for each in part]
-            if channel is not None:
-                start[channel.axis] = channel.number
-        except Exception as error:
-            self._fail(error)
-            return
+        layer, task = self.choices.image.value, self._tasks()[0]
+        side = task.samples.sides[-1] if isinstance(task.samples, Patches) else None
+        part = visible_part(layer, task.place, side)
+        whole = task.pair.foreground
+        images = Images(whole.name, whole.data[(*task.place, *part[-2:])])
+        start = [first + each.start for first, each in zip(whole.first, part, strict=True)]
         done = partial(self._on_previewed, layer, start)
         self._begin(Job(partial(preview, task, images), done, self._fail))
 
     def _begin(self, job: Job) -> None:
         self.choices.settle()
         self._watch_dock()
-        self._abandon()
         self._clear()
         self._finish("Starting")
         self._set_busy(True)
@@ -239,8 +223,7 @@ class ContrastiveDenoising(Container[Widget]):
             return
         bar = self.progress.native
         bar.setUpdatesEnabled(False)  # otherwise the whole window, with its canvas, is repainted
-        if self.progress.max != total:
-            self.progress.max = total
+        self.progress.max = total
         self.progress.value = min(done, total)
         bar.setUpdatesEnabled(True)
         self.status.say(doing)  # without `_finish`, which would scroll to this message
@@ -287,9 +270,8 @@ class ContrastiveDenoising(Container[Widget]):
         dock = self.native.parent()
         while dock is not None and not isinstance(dock, QDockWidget):
             dock = dock.parent()
-        if dock is not None and dock is not self._watched:
-            dock.destroyed.connect(self._abandon)
-            self._watched = dock
+        if dock is not None:
+            dock.destroyed.connect(self._abandon)  # a second connection does no harm
 
     def _set_busy(self, busy: bool) -> None:
         self.run.enabled = self.preview.enabled = not busy
@@ -317,7 +299,7 @@ class ContrastiveDenoising(Container[Widget]):
     def _on_area(self) -> None:
         """Compute the preview again after the area of background has changed."""
         if self._preview in self._viewer.layers and not self.cancel.enabled:
-            self._on_preview()
+            self._attempt(self._on_preview)
 
     def _on_view(self, kind: str) -> None:
         self.results.show(kind)
@@ -359,19 +341,16 @@ class ContrastiveDenoising(Container[Widget]):
 
     def _examine(self) -> None:
         outcomes = [each.outcome for each in self.results.shown]
-        if outcomes:
-            self._runner.start(
-                Job(
-                    lambda report: [examine(outcome, report) for outcome in outcomes],
-                    partial(self._on_examined, outcomes),
-                    self._on_not_examined,
-                )
-            )
+
+        def work(report: Report) -> list[Checked]:
+            return [examine(outcome, report) for outcome in outcomes]
+
+        done = partial(self._on_examined, outcomes)
+        self._runner.start(Job(work, done, self._on_not_examined))
 
     def _on_examined(self, outcomes: list[Outcome], found: list[Checked]) -> None:
         first = found[0]
         self.method.curve.show_lines(first.curve)
-        self._places = first.places
         self.frames.show_points(first.scores)
         said: list[Remark] = []
         for outcome, checked in zip(outcomes, found, strict=True):
@@ -396,41 +375,38 @@ class ContrastiveDenoising(Container[Widget]):
         )
         notification_manager.receive_error(type(error), error, error.__traceback__)
 
-    def _go_to(self, number: int) -> None:
-        self.results.go_to(self._places[number])
-
     # The live slider
 
     def _on_slider(self) -> None:
         """Update the result to the position of the slider, if the slider applies to it."""
-        method, shown = self.method.method.value, self.results.shown
-        if not self.results.is_live or self.cancel.enabled or method not in WITH_SLIDER:
+        if not self.results.is_live or self.cancel.enabled:
             return
-        other = method != shown[0].outcome.solution.settings.method and self.reuse.path is None
-        if other or self.choices.image.value not in (None, shown[0].source):
+        shown = self.results.shown[0]
+        other = self.method.method.value != shown.outcome.solution.settings.method
+        if other or self.choices.image.value not in (None, shown.source):
             return  # the slider was moved for the next run, not for the result that is shown
-        self._slider_moved = True
         if self._move is None or self._runner.current is not self._move:
             self._start_move()
 
     def _start_move(self) -> None:
-        self._slider_moved, settings = False, self.method.settings()
-        shown = self.results.shown
+        settings, shown = self.method.settings(), self.results.shown
         places = [place_in(self._viewer, each.layers["denoised"]) for each in shown]
 
-        def work(report: Report) -> list[tuple[Shown, Outcome, dict[str, Any]]]:
+        def work(report: Report) -> list[Shown]:
             found = []
             for each, place in zip(shown, places, strict=True):
                 outcome = moved(each.outcome, settings, place, report)
-                found.append((each, outcome, layer_data(outcome, each.places)))
+                data = layer_data(outcome, each.places)
+                found.append(replace(each, outcome=outcome, data=data))
             return found
 
-        self._move = Job(work, self._on_moved, self._fail)
+        self._move = Job(work, partial(self._on_moved, settings), self._fail)
         self._runner.start(self._move)
 
-    def _on_moved(self, found: list[tuple[Shown, Outcome, dict[str, Any]]]) -> None:
+    def _on_moved(self, settings: Settings, found: list[Shown]) -> None:
         self.results.move(found)
-        if self._slider_moved and self.results.is_live:  # the slider moved meanwhile
+        has_moved = self.method.settings() != settings  # the user moved the slider meanwhile
+        if has_moved and self.results.is_live:
             self._start_move()
         else:
             self.component.max = max(0, self.results.n_components - 1)
