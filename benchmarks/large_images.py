@@ -2,10 +2,10 @@
 
     python -m benchmarks.large_images [image] [recording]
 
-The image shows cells behind a grid, and its chunks of 1,000 x 1,000 pixels are all alike. Results
-are written to a file. The recording has frames of 512 x 512 pixels with four flickering patterns.
-Its background has 300 frames. Memory is the anonymous memory of the process (RssAnon), so pages of
-memory-mapped files do not count.
+The image shows cells behind a grid, and its chunks of 1,000 x 1,000 pixels are all alike. The
+denoised pixels are written to a file. The recording has frames of 512 x 512 pixels with four
+flickering patterns. Its background has 300 frames. Memory is the anonymous memory of the process
+(RssAnon), so pages of memory-mapped files do not count.
 
 Bounds: each chunk of the image is loaded at most four times, and the image takes at most ten
 minutes of one core. The recording takes at most 2 GB.

@@ -143,7 +143,8 @@ def _slots(
 ) -> None:
     """Mark names of AnnData slots as code. As a reference, a name would lose its leading point.
 
-    Lines that end with a backslash are joined with the next line, because raw docstrings keep both.
+    A line that ends with a backslash is joined with the next line, because a raw docstring keeps
+    the backslash and the line break.
     """
     lines[:] = re.sub(r"(?<!\\)\\\n\s*", "", "\n".join(lines)).split("\n")
     for number, line in enumerate(lines):

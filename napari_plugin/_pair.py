@@ -40,7 +40,7 @@ class Images:
     code : callable, optional
         Function that returns a Python expression for the array, which scripts use.
     first : tuple of int, optional
-        Index of the first pixel in the layer that holds the images.
+        Index of the first pixel of these images within the layer that they come from.
     """
 
     name: str

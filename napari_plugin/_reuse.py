@@ -100,7 +100,7 @@ class Reuse(Section):
         except OSError as error:
             self.failed.emit(error)
             return
-        text = f"Saved as {path.name}. Load model applies it to other images."
+        text = f'Saved as {path.name}. The button "Load model" applies it to other images.'
         if solution.is_live and not live:
             text += " Its suppression cannot be changed later, because its frames are too large."
         self.said.emit(text)

@@ -98,7 +98,7 @@ class ContrastInput:
         linear: bool = True,
         **vectors: NDArray[np.floating] | None,
     ) -> Result:
-        """Return the result that a linear method writes, with the same slots for every method.
+        """Return the result that a method writes, with the same slots for every method.
 
         Parameters
         ----------
@@ -204,8 +204,9 @@ def _check_levels_on_both_sides(within: str, labels: Labels, selection: Selectio
 
     If the foreground contains background cells, the contrast includes the difference between the
     means of the background and of the other cells. Centring a donor whose cells are all on one side
-    removes this difference from its cells. The function warns if this is so for some donors, and
-    raises ValueError if it is so for all donors. If no cell is in both sets, each set is centred by
+    sets the mean of its cells to zero, so that they contribute nothing to this difference. The
+    function warns if this is so for some donors, and raises ValueError if it is so for all donors.
+    If no cell is in both sets, each set is centred by
     its own mean even without `within`, so the contrast never contains the difference between the
     means of the two sets. Different donors are then allowed, and nothing is checked.
     """

@@ -76,7 +76,8 @@ def genes_by_variance(
     -----
     contrast_core.ContrastWarning
         If `adata.var["highly_variable"]`, the default of `mask_var`, lacks many of the chosen
-        genes, or if the values look like raw counts or like genes scaled to unit variance.
+        genes, or if the values look like raw counts or like genes scaled to unit variance, or are
+        too large for logarithms.
 
     Examples
     --------

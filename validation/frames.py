@@ -55,7 +55,7 @@ def photographs(report: Report) -> None:
 
 
 def atoms(report: Report) -> None:
-    """Remove the probe light from 14 absorption images of cold atoms.
+    """Remove the light that illuminates the atoms (probe light) from 14 images of cold atoms.
 
     The measure is the standard deviation of the optical density in an area without atoms. For each
     image the background frames are the probe light of the 13 other images. For comparison, the

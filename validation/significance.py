@@ -32,8 +32,8 @@ from contrast_core.datasets import make_four_groups
 FloatArray = NDArray[np.float64]
 SETS = int(os.environ.get("SETS", "1000"))
 HIGHEST = highest_level(SETS)
-# The relative ratio is the cross-fitted ratio divided by the ratio of the total variances. From
-# this value on it counts as a finding.
+# Least relative ratio that counts as a finding. The relative ratio is the cross-fitted ratio
+# divided by the ratio of the total variances.
 FINDING = 1.5
 
 

@@ -30,7 +30,9 @@ def block_moments(
     name: str = "the stack",
     progress: Progress = False,
 ) -> list[SecondMoments]:
-    """Divide a stack into blocks that share no pixels and return their moments, for `verdicts`.
+    """Divide a stack into blocks that share no pixels, and return the moments of each block.
+
+    `verdicts` compares the moments of two halves of the blocks.
 
     Parameters
     ----------
@@ -38,10 +40,10 @@ def block_moments(
         How samples are cut from the stack. For patches, the images (or their marked part) are
         divided into two to eight tiles along each side. The tiles form four blocks: each block
         holds every second tile along both sides. Patches that cross the border of a tile are left
-        out. The stride is chosen so that about 65,000 patches remain. If there are more than 2**24
-        pixels, only evenly spread parts are read. For `Frames` and `Channels`, the samples
-        are divided into eight consecutive blocks, or into fewer blocks with at least two samples
-        each.
+        out. The stride is chosen so that about 65,000 patches of large images remain. If an odd
+        number of blocks has patches, the last one is left out. If there are more than 2**24 pixels,
+        only evenly spread parts are read. For `Frames` and `Channels`, the samples are divided into
+        eight consecutive blocks, or into fewer blocks with at least two samples each.
     stack : array
         Stack of a shape that `Patches.rows`, `Frames.rows` or `Channels.rows` accepts.
     mask : array-like of bool, optional

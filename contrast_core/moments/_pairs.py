@@ -3,7 +3,8 @@
 Problem: compute the two symmetric matrices of PCA+ and PCA++ from moments of ordinary datasets. A
 pair consists of a row x of one dataset, X, and a row x+ of another, X+ (the two views). Let U have
 the rows u = (x + x+)/2 and let D have the rows d = (x - x+)/2, one for each pair. Then the
-symmetric cross-moment S+ of the views and the covariance S of all rows are
+symmetric cross-moment S+ of the views and the covariance S of all rows, if each view is centred by
+its own mean, are
 
     S+ = (C_XX+ + C_X+X) / 2 = C_U - C_D,      S = (C_X + C_X+) / 2 = C_U + C_D,
 

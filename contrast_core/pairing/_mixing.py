@@ -127,6 +127,7 @@ def kbet(X: ArrayLike, conditions: ArrayLike, types: ArrayLike) -> float:
 
     For each row, a chi-squared test at level .05 compares the frequencies of the conditions among
     the row's 50 nearest neighbours of the same type with their frequencies in the whole type [1]_.
+    If a type has fewer than 200 rows, a quarter of its rows are compared instead.
 
     Parameters
     ----------

@@ -57,7 +57,8 @@ class ContrastPath(ShortRepr):
         Indices into `alphas` of the clusters' medoids, ascending.
     solvers : tuple of str
         The solver of each contrast: "eigh" (LAPACK) or "search" (block Davidson iteration). Unless
-        ``plan.form`` is "products", a proof shows that the search found the leading eigenpairs.
+        ``plan.form`` is "products", each search is followed by a proof that no eigenvalue larger
+        than those it found is missing.
     plan : contrast_core.solve.Plan
         The plan that was followed. ``plan.form`` is the form of the covariances, and
         ``plan.reason`` is the reason for the choice, in words.

@@ -33,8 +33,9 @@ class CrossFittedRatio(ShortRepr):
     ----------
     ratio : float
         Median of `ratios`. The ratio of a single split is noisy, especially with few units.
-    ratios : ndarray of shape (2 * n_splits,)
-        Two ratios for each split, because the directions are fitted to each half once.
+    ratios : ndarray of shape (2 * s,)
+        Two ratios for each of s splits, because the directions are fitted to each half once. s is
+        `n_splits`, or smaller if there are few units.
     baseline : float
         The ratio of the total variances, tr(C_X) / tr(C_Y).
     n_units, n_background_units : int or None
@@ -49,7 +50,10 @@ class CrossFittedRatio(ShortRepr):
 
     @property
     def relative(self) -> float:
-        """Return the ratio divided by the baseline; without an effect, it is at most about 1."""
+        """Return the ratio divided by the baseline; without an effect, it is at most about 1.
+
+        Here, without an effect means that both datasets have the same distribution.
+        """
         return self.ratio / self.baseline
 
 

@@ -31,7 +31,7 @@ N_ROWS, N_FEATURES = 24, 5
 def base(seed: int) -> Any:
     """Return whole numbers from 0 to about 120, which every numeric dtype can hold.
 
-    About half of them are 0, and the columns are correlated.
+    About a third of them are 0, and the columns are correlated.
     """
     rng = np.random.default_rng(seed)
     shared = rng.integers(0, 60, size=(N_ROWS, 1)) * rng.integers(0, 2, N_FEATURES)

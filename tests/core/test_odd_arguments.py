@@ -247,7 +247,7 @@ def test_invalid_requests_are_refused(kind: str) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:
         call()
     assert not complaint(caught.value, words)
-    assert not Path("unwritten").exists()
+    assert not Path("unwritten.model").exists()
 
 
 @pytest.mark.parametrize("name", [name for name in cc.__all__ if hasattr(getattr(cc, name), "fit")])

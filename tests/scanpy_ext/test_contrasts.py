@@ -76,7 +76,7 @@ def test_the_responding_type_comes_first_at_any_size(responds: str) -> None:
     for seed in range(3):
         table = table_of(study(SIZES, responds, seed))
         assert table.index[0] == responds
-        # Type f has only 60 cells, 30 of them treated, so its interval can contain 1 by chance.
+        # Type f has only 100 cells, about half of them treated, so its interval can contain 1.
         assert responds == "f" or table["ratio_low"].iloc[0] > 1
         named = [word.split(" ")[0] for word in table["top_genes"].iloc[0].split(", ")]
         assert set(named[:3]) <= {f"gene{i}" for i in range(5)}
