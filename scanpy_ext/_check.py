@@ -149,9 +149,10 @@ def contrast_check(
     -----
     Even without an effect, the ratio is above its baseline: control blood cells of one donor,
     compared with those of another donor, gave 1.1 to 1.4 times the baseline. The ratio of a real
-    effect should exceed all of these null ratios. At most 12 null ratios are computed, in which
-    each donor is the foreground about as often as the background. If the foreground of the contrast
-    contains its background, the foreground of each null ratio contains the controls of both donors.
+    effect should exceed all of these null ratios, and 1.5 times its baseline. At most 12 null
+    ratios are computed, in which each donor is the foreground about as often as the background. If
+    the foreground of the contrast contains its background, the foreground of each null ratio
+    contains the controls of both donors.
 
     The genes with the largest variance over the cells of both sets together keep a difference
     between conditions. Scanpy's highly variable genes, whose variance is corrected for the mean,
@@ -521,9 +522,9 @@ def _ratio_found(
 ) -> _Finding:
     """Check whether the contrast exceeds the contrasts of relabelled donors.
 
-    If there are too few donors to relabel, the cross-fitted ratio is compared with the ratios of
-    one donor's controls against another donor's. Without such ratios nothing is decided, because
-    no fixed value separates an effect from chance.
+    If there are too few donors to relabel, the cross-fitted ratio must exceed 1.5 times its
+    baseline and the ratios of one donor's controls against another donor's. Without such ratios
+    nothing is decided, because a fixed value alone does not separate an effect from chance.
     """
     if not len(ratios):
         return _Finding("ratio", False, "there are too few cells for a cross-fitted ratio")

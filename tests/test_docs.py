@@ -29,8 +29,8 @@ NUMBER = re.compile(r"-?\d+(?:\.(\d+))?(?:e[+-]?\d+)?")
 def _agrees(printed: str, shown: str) -> bool:
     """Return whether the words are equal, and numbers differ by rounding only.
 
-    Numbers may differ by two units of the last digit shown, but by at most 5%, because different
-    builds of BLAS round differently.
+    Numbers with decimals may differ by two units of the last digit shown, but by at most 5%,
+    because different builds of BLAS round differently. Whole numbers must be equal.
     """
     if NUMBER.sub("#", printed).split() != NUMBER.sub("#", shown).split():
         return False
@@ -156,7 +156,7 @@ def functions(package: str) -> Iterator[Any]:
             if not inspect.isclass(item) or issubclass(item, Warning):
                 continue
             own = item.__init__ is not object.__init__
-            # Dataclasses are results, which users do not construct.
+            # Most dataclasses are results, which users do not construct, so only methods are read.
             if own and not dataclasses.is_dataclass(item):
                 yield item.__init__
             for method in dir(item):

@@ -70,7 +70,8 @@ def nulls(data: Path | None) -> list[Callable[[np.random.Generator], LabelledDat
     """Return functions that draw datasets without an effect from a random generator.
 
     The foregrounds are randomly chosen mice, the control wells of half of the plates, and the cells
-    of ten guides without effect. For the guides, the background is cells with non-targeting guides.
+    of ten guides without effect. A guide is an RNA that directs a knock-out to one gene. For the
+    guides, the background is cells with non-targeting guides, which direct it to no gene.
     """
     task = mice()
     animals = np.concatenate([task.units, task.background_units])
@@ -228,7 +229,7 @@ def cell_painting(data: Path) -> LabelledDataset:
 
 
 def knock_outs(data: Path, targets: list[str] = ACTIVE) -> LabelledDataset:
-    """Return cells with one of eight genes knocked out, and non-targeting cells as background."""
+    """Return cells with one of the genes `targets` knocked out, and control cells as background."""
     import anndata
 
     cells = anndata.read_h5ad(data / "crispr" / "papalexi_2replicates.h5ad")

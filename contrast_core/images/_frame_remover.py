@@ -95,14 +95,15 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         Frame that is subtracted first. Large frames: mean of the background. Small frames: sum of
         the shrunk mean of the background and the mean of the signal.
     patterns_ : ndarray of shape (n_features, n_features) or (k, n_features)
-        Small frames: matrix that maps the coordinates of `filters_` back to rows; the components
-        come first. Large frames: components of the background, scaled to variance one over the
-        pixels, in float32.
+        Small frames: matrix that maps the coordinates that `filters_` computes back to rows. Its
+        first `n_components_` rows are the components, the directions in which signal was detected.
+        Large frames: components of the background, scaled to variance one over the pixels, in
+        float32.
     signal_mean_ : ndarray of shape (n_features,)
         Small frames: mean of the signal, :math:`\mu`.
     signal_variances_ : ndarray of shape (n_features,)
-        Small frames: variances of the signal along the coordinates, in units of the background's
-        variance; the components come first.
+        Small frames: variances of the signal along the coordinates that `filters_` computes, in
+        units of the background's variance. The first `n_components_` belong to the components.
     filters_ : ndarray of shape (n_features, n_features)
         Small frames: ``(x - mean_) @ filters_`` are coordinates in which the background is
         uncorrelated and has variance 1 (it is white).
@@ -205,8 +206,8 @@ class FrameBackgroundRemover(OneToOneFeatureMixin, BackgroundMixin, Embedding):
         """Fit to frames with signal and to frames that show only background.
 
         Small frames are loaded into memory. For large frames, only background frames are loaded;
-        frames with signal are not read. If the background frames take more than 512 MB, an evenly
-        spaced selection of them is used.
+        frames with signal are not read. If there are more than 64 background frames, and they take
+        more than 512 MB, an evenly spaced selection of them is used.
 
         Parameters
         ----------

@@ -68,8 +68,9 @@ class SuppressedBackground:
         How the image was cut into samples; a tuple holds one sampling for each channel.
     brightness : float or tuple of float
         Constant that was added to the result of ``estimator.transform`` so that the image is as
-        bright as before. It is the mean of the background, or 0 if the mean was removed, and 0 for
-        frames. A tuple holds one constant for each channel.
+        bright as before. It is the mean of the removed part, which is about the mean of the
+        background, or 0 if the mean was removed, and 0 for frames. A tuple holds one constant for
+        each channel.
     """
 
     image: Any
@@ -83,7 +84,8 @@ class SuppressedBackground:
     def removed(self) -> NDArray[Any]:
         """Removed part of the image, ``image - denoised``; it should show no trace of the signal.
 
-        It is computed on every access, and a stored image is read each time.
+        It is computed on every access, and a stored image is read each time. For multiplicative
+        light it has no meaning, because ``denoised`` is then an optical density.
         """
         denoised = np.asarray(self.denoised[...])
         return np.asarray(np.subtract(np.asarray(self.image[...]), denoised, dtype=denoised.dtype))
@@ -196,8 +198,8 @@ def suppress_background(
     average is subtracted from the image. If the background then has less than half of its variance,
     windows are chosen and fitted again, and ``denoised`` is the second result. Otherwise the lines
     change along their length, and ``denoised`` is the first result. All other attributes describe
-    the first fit. A second filtering needs an image of at most 2**24 pixels that contains the
-    background. It is omitted if `sampling` or `apply_to` is given.
+    the first fit. A second filtering needs an image or stack of at most 2**24 pixels in all that
+    contains the background. It is omitted if `sampling` or `apply_to` is given.
 
     For patches, a map of the signal's strength around each pixel is computed by
     ``sampling.map(lambda rows: result.estimator.strengths(rows)[:, :1], image)``.

@@ -42,9 +42,9 @@ class StandardisedRows(NamedTuple):
     """Foreground and background, centred by their medians and scaled to a mean variance of about 1.
 
     values : tuple of two ndarrays
-        Values of the `size` features that vary in either dataset, (n, size); missing values are 0.
+        Values of the features that vary in either dataset, (n, n_varying); missing values are 0.
     seen : tuple of two ndarrays
-        1 where a value was observed, else 0, (n, size).
+        1 where a value was observed, else 0, (n, n_varying).
     clipped : tuple of two ndarrays
         `values` with outliers clipped.
     varies : ndarray of bool of shape (n_features,)
