@@ -142,10 +142,11 @@ class PCPCA(GibbsPosterior, StrengthPath, LatentModel):
     the density narrows to a subspace. At 0.9 of `gamma_max_` the silhouette of the groups is at
     least 90% of its largest value over gamma on the mouse, toy and digit data. In the digit data,
     pictures were added to the digits to hide them. The pictures for foreground and background were
-    chosen at random twelve times. In eight of the twelve cases, held-out digits without a picture
-    have a higher density under the model at 0.9 of `gamma_max_` than under probabilistic PCA.
-    Closer to `gamma_max_` this density falls. `score` cannot be used to choose `gamma`, because it
-    falls as `gamma` rises, even for rows that resemble the foreground.
+    chosen at random twelve times. Held-out digits without a picture have a higher density under the
+    model at 0.8 of `gamma_max_` than under probabilistic PCA in eight of these twelve cases if the
+    pictures are scenes, and in none if they are photographs. Closer to `gamma_max_` this density
+    falls. `score` cannot be used to choose `gamma`, because it falls as `gamma` rises, even for
+    rows that resemble the foreground.
 
     *Missing values.* Each evaluation solves a d x d system for each pattern of missing values, by
     Woodbury's identity, so time and memory grow linearly with the number of rows. L-BFGS runs from
