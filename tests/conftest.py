@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import threadpoolctl
@@ -58,6 +59,30 @@ def no_open_figures() -> Iterator[None]:
     if pyplot is not None:
         pyplot.close("all")
     yield
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield a client of a local dask cluster of two processes."""
+    dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
+    settings = {
+        "distributed.comm.timeouts.connect": "60s",
+        "distributed.worker.memory.terminate": False,
+        "distributed.scheduler.allowed-failures": 10,
+    }
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            local_directory=str(tmp_path_factory.mktemp("dask")),
+            silence_logs=50,
+        ) as started,
+        distributed.Client(started) as client,
+    ):
+        yield client
 
 
 @pytest.fixture(scope="session")

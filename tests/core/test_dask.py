@@ -152,30 +152,6 @@ def test_errors_name_the_chunk(rows: Any) -> None:
             SecondMoments.from_data(empty)
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Yield a client of a local cluster of two processes."""
-    distributed = pytest.importorskip("distributed")
-    settings = {
-        "distributed.comm.timeouts.connect": "60s",
-        "distributed.worker.memory.terminate": False,
-        "distributed.scheduler.allowed-failures": 10,
-    }
-    with (
-        dask.config.set(settings),
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=None,
-            local_directory=str(tmp_path_factory.mktemp("dask")),
-            silence_logs=50,
-        ) as cluster,
-        distributed.Client(cluster) as connected,
-    ):
-        yield connected
-
-
 def _kill_once(chunk: Any, marker: str, block_id: Any = None) -> Any:
     """Return the chunk, but kill the process that is the first one to compute chunk (6, 0).
 
@@ -193,14 +169,16 @@ def _kill_once(chunk: Any, marker: str, block_id: Any = None) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="SIGKILL is a POSIX signal")
-def test_a_killed_worker_does_not_change_the_result(rows: Any, client: Any, tmp_path: Path) -> None:
+def test_a_killed_worker_does_not_change_the_result(
+    rows: Any, cluster: Any, tmp_path: Path
+) -> None:
     marker = tmp_path / "killed"
-    before = set(client.run(os.getpid).values())
+    before = set(cluster.run(os.getpid).values())
     lazy = _lazy(rows).map_blocks(_kill_once, str(marker), dtype=rows.dtype, meta=rows[:0])
     assert_same_moments(SecondMoments.from_data(per_chunk(lazy)), SecondMoments.from_data(rows))
     assert marker.exists()
-    client.wait_for_workers(2, timeout=60)
-    after = set(client.run(os.getpid).values())
+    cluster.wait_for_workers(2, timeout=60)
+    after = set(cluster.run(os.getpid).values())
     assert len(before - after) == 1  # one worker was killed and another one was started
     fitted = CPCA(alpha=1).fit(lazy, background=lazy[:300])
     expected = CPCA(alpha=1).fit(rows, background=rows[:300])

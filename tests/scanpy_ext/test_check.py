@@ -41,7 +41,7 @@ def check(adata, **arguments):
     return adata.uns["contrast_check"]
 
 
-def without_reference_cells(adata):
+def treated_only(adata):
     """Return the arguments of a contrast whose foreground holds treated cells only."""
     stim = (adata.obs["condition"] == "stim").to_numpy()
     return {"groupby": None, "reference": None, "foreground": stim, "background": ~stim}
@@ -119,7 +119,7 @@ def test_null_contrasts_have_the_design_of_the_contrast_and_use_every_donor(desi
         assert times.max() - times.min() <= 1
     # As in the contrast of all cells, the foreground of the null contrasts contains controls.
     fewer = cells_without(design, donor="d0", keep=39)  # a donor needs 40 control cells
-    alone = check(fewer, **without_reference_cells(fewer))["ratios"]
+    alone = check(fewer, **treated_only(fewer))["ratios"]
     assert not alone.index.str.contains("d0").any()
     together = result["ratios"]["relative"].iloc[1:]
     assert together.median() < alone["relative"].iloc[1:].median()
@@ -236,7 +236,7 @@ def test_many_small_types_that_are_missing_together_are_reported(design):
     assert f"by chance alone, such types would be {by_chance:.1%} of" in composition["message"]
     lacking = cells_without(many, kind="mono")
     with pytest.warns(ContrastWarning, match="composition: .* and .* more. They are 5.* of the"):
-        check(lacking, cell_type="fine", **without_reference_cells(lacking))
+        check(lacking, cell_type="fine", **treated_only(lacking))
 
 
 def test_results_of_the_check_are_plotted(design, untouched):
@@ -268,24 +268,20 @@ def test_faults_of_the_design_are_named(design):
     # Gene 2 varies most in treated cells, and gene 3 in controls.
     one_sided = np.array(design.X)
     one_sided[:, 1] *= 1.5
-    treated = without_reference_cells(design)["foreground"]
+    treated = treated_only(design)["foreground"]
     for gene, cells, times in ((2, treated, 10), (3, ~treated, 4)):
         one_sided[cells, gene] = 3 + times * (one_sided[cells, gene] - 3)
-    chosen = without_reference_cells(design) | {"mask_var": np.isin(np.arange(8), [1, 2])}
+    chosen = treated_only(design) | {"mask_var": np.isin(np.arange(8), [1, 2])}
     for adata, arguments, message in [
         (
             cells_without(design, kind="mono"),
-            without_reference_cells,
+            treated_only,
             "not be sound.*composition: .*no or few cells .*: 'mono'. They are 50.0%",
         ),
-        (
-            cells_without(design, kind="mono", keep=5),
-            without_reference_cells,
-            "no or few cells .*: 'mono'. They are 50.0% of",
-        ),
+        (cells_without(design, kind="mono", keep=5), treated_only, "'mono'. They are 50.0% of"),
         (design, {"batch": "plate"}, "batch: no batch has cells in both sets"),
         (nested, {}, "donor: no donor has cells in both sets"),
-        (mostly_b, without_reference_cells, "cells in both sets: 1; in one set only: 'b'"),
+        (mostly_b, treated_only, "cells in both sets: 1; in one set only: 'b'"),
         (valued(np.rint(design.X * 3)), {}, "values: the values look like raw counts"),
         (valued(np.expm1(design.X)), {}, "too large for logarithms of counts"),
         (design, {"mask_var": np.arange(8) > 5}, "genes: 2 of the 2 genes of largest variance"),

@@ -23,22 +23,18 @@ def gappy(cells):
 
 
 def test_the_background_may_be_another_anndata_and_an_embedding_may_have_gaps(gappy):
-    inside, behind = gappy[~gappy.obs["is_ctrl"]].copy(), gappy[gappy.obs["is_ctrl"]].copy()
-    cx.tl.pcpca(inside, background=behind, layer="levels", gamma=0.1)
-    levels = [each.layers["levels"] for each in (inside, behind)]
-    model = PCPCA(gamma=0.1).fit(levels[0], background=levels[1])
-    np.testing.assert_array_equal(
-        inside.obsm["X_pcpca"], model.transform(levels[0]).astype(np.float32)
-    )
-    gappy.obsm["X_levels"] = gappy.layers["levels"]
+    levels, ctrl = gappy.layers["levels"], gappy.obs["is_ctrl"].to_numpy()
+    inside = gappy[~ctrl].copy()
+    cx.tl.pcpca(inside, background=gappy[ctrl].copy(), layer="levels", gamma=0.1)
+    gappy.obsm["X_levels"] = levels
     cx.tl.pcpca(gappy, **REFERENCE, obsm="X_levels", gamma=0.1)
-    X = gappy.obsm["X_levels"]
-    model = PCPCA(gamma=0.1).fit(X, background=X[gappy.obs["is_ctrl"]])
-    np.testing.assert_array_equal(gappy.obsm["X_pcpca"], model.transform(X).astype(np.float32))
+    for adata, X in ((inside, levels[~ctrl]), (gappy, levels)):
+        model = PCPCA(gamma=0.1).fit(X, background=levels[ctrl])
+        np.testing.assert_array_equal(adata.obsm["X_pcpca"], model.transform(X).astype(np.float32))
 
 
-def fit(cells, **options):
-    cx.tl.pcpca(cells, **REFERENCE, layer="levels", mask_var=USED, gamma=0.1, **options)
+def fit(cells):
+    cx.tl.pcpca(cells, **REFERENCE, layer="levels", mask_var=USED, gamma=0.1)
 
 
 def test_a_layer_with_missing_values_is_filled_in_by_the_core(gappy, tmp_path):
@@ -112,20 +108,15 @@ def test_options_without_support_for_missing_values_are_refused(gappy, untouched
                 function(gappy, **options)
 
 
-@pytest.mark.parametrize("robust", ["rows", "entries"])
-def test_cells_with_gaps_are_denoised_after_their_gaps_are_filled(gappy, robust, untouched):
-    further = {"n_shared": 1, "model_kwargs": {"robust": robust}}
-    cx.tl.clvm(gappy, **REFERENCE, layer="levels", mask_var=USED, **further)
-    message = "gives every value of a cell its own weight"
-    with untouched(gappy):
-        if robust == "entries":
-            with pytest.raises(ValueError, match=message):
-                cx.tl.project(gappy, gappy.copy(), key="clvm")
-        else:
-            message = r"layers\['levels'\] contains NaN"
-        with pytest.raises(ValueError, match=message):
-            cx.tl.denoise(gappy, key="clvm")
-    if robust == "rows":
-        gappy.layers["levels"] = np.nan_to_num(gappy.layers["levels"])
-        with pytest.warns(ContrastWarning, match="3 of 12 genes were not in use"):
-            cx.tl.denoise(gappy, key="clvm")
+def test_cells_with_gaps_are_denoised_after_their_gaps_are_filled(gappy, untouched):
+    weighted = "gives every value of a cell its own weight"
+    for robust, message in (("entries", weighted), ("rows", r"layers\['levels'\] contains NaN")):
+        further = {"n_shared": 1, "model_kwargs": {"robust": robust}, "key_added": robust}
+        cx.tl.clvm(gappy, **REFERENCE, layer="levels", mask_var=USED, **further)
+        with untouched(gappy), pytest.raises(ValueError, match=message):
+            cx.tl.denoise(gappy, key=robust)
+    with untouched(gappy), pytest.raises(ValueError, match=weighted):
+        cx.tl.project(gappy, gappy.copy(), key="entries")
+    gappy.layers["levels"] = np.nan_to_num(gappy.layers["levels"])
+    with pytest.warns(ContrastWarning, match="3 of 12 genes were not in use"):
+        cx.tl.denoise(gappy, key="rows")

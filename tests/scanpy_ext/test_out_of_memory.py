@@ -18,6 +18,7 @@ from scanpy_ext import _read
 
 REFERENCE = {"groupby": "condition", "reference": "ctrl"}
 PAIRING = REFERENCE | {"donor": "donor"}
+BY_CLUSTER = {"method": "clusters", "clusters": "type", "key_added": "clusters"}
 FEW = {"n_permutations": 19, "n_resamples": 5}
 # Every function that reads the matrix. A later function can use the results of an earlier one.
 EVERY = {
@@ -44,14 +45,7 @@ EVERY = {
     "response": partial(cx.tl.response, **PAIRING),
     "denoise": partial(cx.tl.denoise, key="cpca"),
     "impute": partial(cx.tl.impute, key="pcpca", layer="dense"),
-    "clusters": partial(
-        cx.pp.match_pairs,
-        **PAIRING,
-        method="clusters",
-        clusters="type",
-        n_comps=3,
-        key_added="clusters",
-    ),
+    "clusters": partial(cx.pp.match_pairs, **PAIRING, **BY_CLUSTER, n_comps=3),
     "stored pairs": partial(cx.tl.pca_pp, n_comps=2, truncation=6, key_added="stored"),
 }
 FORMATS = {"dense": np.asarray, "csr": sp.csr_matrix, "csc": sp.csc_matrix}
@@ -298,24 +292,6 @@ def test_results_read_from_a_file_can_be_plotted(design, tmp_path, file_format):
     for key in ("contrasts", "by donor"):
         assert len(cx.pl.contrasts(again, key=key, show=False)) == 2
     plt.close("all")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """Start a dask cluster of two processes, with a long time limit for the start."""
-    dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
-    with (
-        dask.config.set({"distributed.comm.timeouts.connect": "60s"}),
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address=":0",  # any free port
-            local_directory=str(tmp_path_factory.mktemp("dask")),
-            silence_logs=50,
-        ) as started,
-        distributed.Client(started) as client,
-    ):
-        yield client
 
 
 @pytest.mark.slow
