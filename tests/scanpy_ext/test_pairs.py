@@ -126,6 +126,10 @@ def test_pairs_need_no_donors_and_can_have_several_doses(design):
     donor = design.obs["donor"].to_numpy()
     assert (donor[row] != donor[column]).any()
     assert list(design.uns["pairs"]["donors"].index) == ["all cells"]
+    *_, distances = cx.pl.match_pairs(design, show=False)
+    assert [label.get_text() for label in distances.get_yticklabels()] == ["all cells"]
+    median = design.uns["pairs"]["median_distance"]  # the plot marks it by a line
+    assert any(np.allclose(line.get_xdata(), median) for line in distances.lines)
     cx.pp.match_pairs(design, *DESIGN, mutual=False, n_neighbors=3)
     assert design.uns["pairs"]["coverage_stimulated"] == 1
     assert design.uns["pairs"]["coverage_control"] == 1
