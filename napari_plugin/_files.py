@@ -37,7 +37,8 @@ class Calibration:
     units : tuple of str
         Full names such as "micrometer", or "pixel" if the unit is not known.
     labels : tuple of str
-        Names of the axes. A name that begins with t, c or z is written as time, channel or depth.
+        Names of the axes. Leading axes whose names begin with t, c and z, in this order and each at
+        most once, are written as time, channel and depth. Other names are not used.
     """
 
     scale: tuple[float, ...]

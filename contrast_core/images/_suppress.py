@@ -68,9 +68,9 @@ class SuppressedBackground:
         How the image was cut into samples; a tuple holds one sampling for each channel.
     brightness : float or tuple of float
         Constant that was added to the result of ``estimator.transform`` so that the image is as
-        bright as before. It is the mean of the removed part, which is about the mean of the
-        background, or 0 if the mean was removed, and 0 for frames. A tuple holds one constant for
-        each channel.
+        bright as before. With ``brightness="keep"``, it is the mean of the part that the estimator
+        removes, which is about the mean of the background. With ``brightness="remove"``, and for
+        frames, it is 0. A tuple holds one constant for each channel.
     """
 
     image: Any
@@ -114,7 +114,7 @@ def suppress_background(
     """Remove a structured background from an image or stack: stripes, fringes, grids, texture.
 
     A `StructuredBackgroundRemover` on patches, or a `FrameBackgroundRemover` on whole frames, is
-    fitted to places that show only background. There is nothing to tune.
+    fitted to the image and to places that show only background. There is nothing to tune.
 
     Parameters
     ----------

@@ -11,8 +11,9 @@ and a part between groups:
 
 W is computed from rows that are centred by the mean of their group, so it loses no digits if groups
 lie far apart. Because W is divided by n, its expectation for G groups is (1 - G/n) times the
-covariance within groups in the population. If the rows have weights w_i, and w_g is the sum of the
-weights in group g, then this factor is 1 - 1/n sum_g sum_{i in g} w_i^2 / w_g.
+covariance within groups in the population. If the rows have weights w_i, let n be the sum of all
+weights, and w_g the sum of the weights in group g. This factor is then
+1 - 1/n sum_g sum_{i in g} w_i^2 / w_g.
 """
 
 from __future__ import annotations

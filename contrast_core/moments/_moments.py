@@ -4,12 +4,14 @@ Problem: every linear method here depends on the data only through a mean and a 
 matrix of features x features is not always the cheapest form of a covariance. There are three
 forms, and `contrast_core.solve` chooses among them by their cost.
 
-- "dense": a matrix of features x features. It is used if there are no more features than rows.
-- "span": a matrix in an orthonormal basis of the rows' span. It is used if there are more features
-  than rows. Its size is at most the number of rows, and it has the same nonzero eigenvalues as the
-  covariance.
+- "dense": a matrix of features x features. It is the smaller matrix if there are no more features
+  than rows.
+- "span": a matrix in an orthonormal basis of the rows' span. Its size is at most the number of
+  rows, and it has the same nonzero eigenvalues as the covariance. It is the smaller matrix if there
+  are more features than rows.
 - "products": the rows themselves. The covariance is never formed, but only multiplied with a few
-  columns. This is enough for an iteration that finds leading eigenvectors.
+  columns. This is enough for an iteration that finds leading eigenvectors. It is used if either
+  matrix would cost more than the iteration.
 
 The coordinates of moments are the features or, in the form "span", the coordinates in the basis. A
 solver works in these coordinates, and `Moments.lift` maps its result back to the features.

@@ -44,7 +44,8 @@ class ContrastPath(ShortRepr):
     components : ndarray of shape (A, k, n_features)
         Orthonormal rows at each contrast.
     eigenvalues : ndarray of shape (A, k)
-        Eigenvalues of ``C_X - alpha C_Y``, descending.
+        Eigenvalues of ``C_X - alpha C_Y``, descending. At ``alpha = inf``, they are the foreground
+        variances within the null space of the background.
     foreground_variances, background_variances : ndarray of shape (A, k)
         Variances along each component. The variances of the first component trace the Pareto front
         of high foreground and low background variance (Abid et al. 2018, Thm 1).

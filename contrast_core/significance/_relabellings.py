@@ -38,7 +38,8 @@ class Relabellings:
         Raises
         ------
         ValueError
-            If there are so few different relabellings that no p-value could reach 0.05.
+            If there are so few different relabellings that no p-value could reach 0.05, or if units
+            occur in one dataset alone and none occurs in the other dataset alone.
 
         Warns
         -----
