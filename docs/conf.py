@@ -233,7 +233,7 @@ def _links_to_reference(
 
 
 def setup(app: Sphinx) -> None:
-    """Copy the notebooks into this folder and connect the handlers of autodoc's events."""
+    """Copy the notebooks into this folder and connect the handlers of Sphinx's events."""
     _copy_tutorials()
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _signature)

@@ -101,6 +101,8 @@ def genes_by_variance(
     # The mask selects at least one cell, so the result is not None.
     moments = cast("FeatureMoments", split_feature_moments(rows, [mask])[0])
     variance = moments.variance
+    if not np.isfinite(variance).all():  # values that are not in memory were not checked above
+        rows.check()
     order = np.argsort(-variance, kind="stable")[:n_top_genes]
     order = order[moments.varies[order]]
     if not order.size:
@@ -180,7 +182,9 @@ def match_pairs(
         Name of the results.
     {COPY}
     random_state
-        Seed of the Leiden clusters and of the approximate neighbours; nothing else is random.
+        Seed of the Leiden clusters, and of the search for neighbours, which is approximate if a
+        donor has more than a billion pairs of a stimulated and a control cell. Nothing else is
+        random.
 
     Returns
     -------

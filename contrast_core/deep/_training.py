@@ -107,7 +107,7 @@ def train(
         A training to continue. The module must hold the weights that this training kept. If their
         held-out loss is the same as before, or if no rows are held out, the data are assumed to be
         the same. Training then goes on from the last epoch as if it had not been interrupted.
-        Otherwise Adam starts anew from the kept weights.
+        Otherwise, or if the earlier training diverged, Adam starts anew from the kept weights.
     least_gain : float, default=0
         Amount by which the held-out loss must fall to count as lower.
     learning_rate : float, default=1e-3

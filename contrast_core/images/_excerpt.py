@@ -22,12 +22,12 @@ def excerpt(
 ) -> tuple[Any, BoolArray | None]:
     """Return a small stack, or at most 2**24 pixels of a larger one, and their mask.
 
-    A stack of at most 2**24 pixels is returned as it is. From a larger one, tiles of 512 x 512
-    pixels are chosen. If there is a mask, the tiles with the most marked pixels are chosen. Among
-    tiles with equally many marked pixels, and if there is no mask, the chosen tiles are evenly
-    spread. If no tile holds a marked pixel, the whole stack is returned. If stored chunks are at
-    least as long as a tile and shorter than the image, tiles begin where chunks begin. If each of
-    these chunks holds one image, no chunk is then read twice.
+    A stack of at most 2**24 pixels is returned as it is. From a larger one, tiles of at most 512 x
+    512 pixels are chosen. If there is a mask, the tiles with the most marked pixels are chosen.
+    Among tiles with equally many marked pixels, and if there is no mask, the chosen tiles are
+    evenly spread. If no tile holds a marked pixel, the whole stack is returned. If stored chunks
+    are at least as long as a tile and shorter than the image, tiles begin where chunks begin. Then
+    no chunk is read twice, unless it holds parts of several images.
 
     Parameters
     ----------

@@ -87,7 +87,8 @@ class Patches(Sampling):
             Any object with `shape` that slices like a NumPy array, in memory or lazy (dask, zarr,
             HDF5, a TIFF file opened as an array).
         mask : array-like of bool of shape (height, width), or of the stack's shape, optional
-            Mask for all images, or one for each image. Only windows that lie entirely within the
+            Mask for all images, or one for each image. For windows of three or more sides, the mask
+            for all images has as many axes as a window. Only windows that lie entirely within the
             mask become rows.
         name : str, default="the stack"
             Name of the stack in error messages.

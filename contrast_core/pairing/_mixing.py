@@ -127,7 +127,7 @@ def kbet(X: ArrayLike, conditions: ArrayLike, types: ArrayLike) -> float:
 
     For each row, a chi-squared test at level .05 compares the frequencies of the conditions among
     the row's 50 nearest neighbours of the same type with their frequencies in the whole type [1]_.
-    If a type has fewer than 200 rows, a quarter of its rows are compared instead.
+    In a type of n < 200 rows, only the n / 4 nearest neighbours are used instead of 50.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def kbet(X: ArrayLike, conditions: ArrayLike, types: ArrayLike) -> float:
     float
         Fraction of rows that the test does not reject, averaged over the types with at least 20
         rows and two conditions. It is NaN if there is no such type. With perfect mixing, the
-        expected value is .95.
+        expected value is about .95 for large types, and up to .99 for small ones.
 
     References
     ----------

@@ -58,8 +58,8 @@ class ContrastPath(ShortRepr):
         Indices into `alphas` of the clusters' medoids, ascending.
     solvers : tuple of str
         The solver of each contrast: "eigh" (LAPACK) or "search" (block Davidson iteration). Unless
-        ``plan.form`` is "products", each search is followed by a proof that no eigenvalue larger
-        than those it found is missing.
+        ``plan.form`` is "products", a proof follows each search, which shows that the search found
+        the k largest eigenvalues.
     plan : contrast_core.solve.Plan
         The plan that was followed. ``plan.form`` is the form of the covariances, and
         ``plan.reason`` is the reason for the choice, in words.
@@ -141,7 +141,7 @@ def contrast_path(
         Number of clusters, p. The default is three, or the number of contrasts if that is smaller.
         If at most p subspaces are different, each different subspace is a cluster.
     random_state : int or None, default=0
-        Seed of the clustering.
+        Seed of the clustering, and of the search if ``plan.form`` is "products".
     within, background_within, sample_weight, background_weight, background_mix
         As in `CPCA.fit`.
 

@@ -1,7 +1,8 @@
 """Unusual data, and the public functions that are called with it.
 
-Each kind in `TAKEN` has exactly the base values. Each kind in `REFUSED` has words that its error
-message must contain.
+A kind is a way to store a table of numbers. The kinds in `TAKEN` are valid and hold exactly the
+numbers that `base` returns. The kinds in `REFUSED` are invalid, and each of them names the words
+that its error message must contain.
 
 Each subject calls a function and returns results that do not depend on the unit or the origin of
 the data, unless its fields `units` and `origin` say otherwise. The expected results are the
@@ -31,7 +32,7 @@ N_ROWS, N_FEATURES = 24, 5
 def base(seed: int) -> Any:
     """Return whole numbers from 0 to about 120, which every numeric dtype can hold.
 
-    About a third of them are 0, and the columns are correlated.
+    About a third of them are 0, and some columns are weakly correlated.
     """
     rng = np.random.default_rng(seed)
     shared = rng.integers(0, 60, size=(N_ROWS, 1)) * rng.integers(0, 2, N_FEATURES)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from anndata import AnnData
+from anndata import AnnData, read_h5ad
 
 import scanpy_ext as cx
 from contrast_core import ContrastWarning
@@ -41,6 +42,14 @@ def test_a_warning_is_given_if_highly_variable_genes_lack_genes_of_large_varianc
     cx.pp.genes_by_variance(adata, 10)  # this call must not warn
     with pytest.warns(ContrastWarning, match="raw counts"):
         cx.pp.genes_by_variance(AnnData(np.round(np.expm1(counts()))), 10)
+
+
+def test_infinite_values_in_a_file_are_refused(tmp_path: Path) -> None:
+    values = counts()
+    values[7, 3] = np.inf
+    AnnData(values).write_h5ad(tmp_path / "cells.h5ad")
+    with pytest.raises(ValueError, match="inf first met in feature 3"):
+        cx.pp.genes_by_variance(read_h5ad(tmp_path / "cells.h5ad", backed="r"), 7)
 
 
 def test_cells_and_layer_can_be_chosen_and_constant_genes_are_refused(untouched: Any) -> None:
