@@ -10,7 +10,7 @@ Three loops are compiled:
   up eight columns in registers. SciPy makes two passes over the entries and takes two to three
   times as long.
 - `add_inner_products` computes the inner products of all pairs of rows. SciPy finds the positions
-  of all nonzero products first, and takes about three times as long.
+  of all nonzero products first, and takes two to three times as long.
 
 The loops are used if numba is installed and there are enough entries to make up for the time that
 numba takes to start. Otherwise SciPy computes the same results. The loops are plain Python that
