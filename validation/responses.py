@@ -21,9 +21,11 @@ is the AUC that separates responding cells from all others. If the environment v
 names a Python that has pertpy, its Mixscape is compared. The score of Mixscape is `pvec`, the
 perturbation score. Its AUC is .5 if Mixscape finds too few genes. Mixscape scores the cells from
 which it chose its direction, which makes its AUC too large. Therefore it is also compared with the
-AUC of `response` if the direction is chosen from all cells and the same cells are scored. Only this
-comparison has a bound. In the screen, the share of responders has a bound only if the transcript of
-the target itself is left out, because the knock-out changes it.
+AUC of `response` if the direction is chosen from all cells and the same cells are scored.
+
+Three bounds are missed, for reasons that docs/methods/responses.md explains: the held-out AUC of
+`response` is below the AUC of Mixscape in one simulated setting, STAT1 is below cPCA*, and the
+intervals of too few targets contain a share of 0 if the transcript of the target itself is used.
 """
 
 from __future__ import annotations
@@ -192,10 +194,8 @@ def screen(report: Report) -> None:
         print(f"    above {other}, interval without 0: {len(ahead)} of {len(drawn)} targets:")
         print(f"    {', '.join(ahead)}")
         what = f"targets below {other}, interval without 0 ({', '.join(behind)})"
-        if other == "Mixscape":
-            report.measured(what, len(behind), most=0)
-        else:
-            print(f"    {what}: {len(behind)}; {len(drawn) / 40:.1f} are expected by chance")
+        report.measured(what, len(behind), most=0)
+        print(f"    If no target differed, {len(drawn) / 40:.1f} would be expected by chance.")
     lead = min(table.loc[name, "response"] - area for name, area in BASELINE.items())
     report.measured("smallest lead over the best earlier AUC of six targets", lead, least=-0.005)
     cx.tl.contrasts(adata, **design, by="target")
@@ -208,7 +208,7 @@ def screen(report: Report) -> None:
     others = [name for name in table.index if name not in VISIBLE]
     zero = table.loc[others, "share_low"] == 0
     what = f"targets whose interval of the share contains 0, of {len(others)}"
-    report.measured(what, zero.sum())
+    report.measured(what, zero.sum(), least=13)
     print(f"    the other targets are {', '.join(zero.index[~zero])}")
     n_zero = 0
     for name in others:  # the transcript of the target itself is not a response
@@ -301,7 +301,7 @@ def mixscape(report: Report) -> None:
     report.measured("share of left-out control cells that are called", share, most=0.06)
     if scores:
         held_out, same_cells = np.min(leads, axis=0)
-        report.measured("smallest mean lead of held-out cells over Mixscape", held_out)
+        report.measured("smallest mean lead over Mixscape", held_out, least=0.0)
         what = "  the same if both score the cells that chose the direction"
         report.measured(what, same_cells, least=0.0)
     else:

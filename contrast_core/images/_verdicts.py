@@ -47,8 +47,8 @@ _FEWEST_WINDOWS = 16
 # Threshold for the variance of the denoised image in the background area, divided by its variance
 # in the whole image. A larger ratio means that the area holds signal.
 _SIGNAL_IN_AREA = 0.12
-# Frames hold signal if outliers make up at least this share of their squared residual (see
-# `library_verdicts`). For background frames, the share is larger.
+# Frames, and background frames, hold signal if outliers make up at least these shares of their
+# squared residuals (see `library_verdicts`).
 _LEAST_OUTLYING, _SIGNAL_BEHIND = 0.005, 0.02
 _SOME_FRAMES = 16  # number of frames of each kind that are tested
 # A library is a set of background frames whose principal components are fitted to large frames.

@@ -50,10 +50,7 @@ class CrossFittedRatio(ShortRepr):
 
     @property
     def relative(self) -> float:
-        """Return the ratio divided by the baseline; without an effect, it is at most about 1.
-
-        Here, without an effect means that both datasets have the same distribution.
-        """
+        """Return the ratio divided by the baseline; at most about 1 for equal distributions."""
         return self.ratio / self.baseline
 
 
