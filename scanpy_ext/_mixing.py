@@ -83,7 +83,8 @@ def mixing_report(
         Fraction of the cells that pass the chi-squared test of kBET [3]_ at level .05, averaged
         over the types with at least 20 cells. The test compares the shares of the conditions among
         a cell's nearest neighbours of its own type with their shares in the whole type. Higher
-        values mean better mixing, and .95 is expected for perfect mixing.
+        values mean better mixing. With perfect mixing, about .95 is expected for large types, and
+        more for small ones.
     `n_cells`
         Number of cells that the scores were computed from.
 
