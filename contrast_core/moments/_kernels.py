@@ -39,6 +39,7 @@ _WORTH_COMPILING = 2**16
 # had this many entries.
 _WORTH_STARTING = 2**22
 _BLOCK = 2048  # number of rows whose dense columns and entries fit into the processor's cache
+_FEATURES = 1000  # number of sparse features whose entries fit into the processor's cache
 _MOST_FEATURES = 2**16  # largest number of features that 16-bit indices can address
 _entries_so_far = [0.0]  # number of entries in all calls before numba was loaded
 # One product with a few columns gains this share of the time that one covariance gains.
@@ -295,9 +296,9 @@ def add_inner_products(rows: Any, by_feature: Any, first: int, gram: FloatArray)
     Parameters
     ----------
     rows : CSR matrix of shape (n, n_features)
-        The rows, as float64 values.
+        The rows, as float64 values, with sorted indices.
     by_feature : CSC matrix of shape (n, n_features)
-        The same rows, with sorted indices.
+        The same rows, with sorted indices as well.
     first : int
         Index of the first row of this part.
     gram : ndarray of shape (number of rows of this part, n)
@@ -316,14 +317,23 @@ def add_inner_products(rows: Any, by_feature: Any, first: int, gram: FloatArray)
 def _add_inner_products(  # type: ignore[no-untyped-def]
     indptr, indices, values, feature_ends, feature_rows, feature_values, first, gram
 ):
-    """Add the inner products of `add_inner_products`, entry by entry."""
-    for i in range(len(gram)):
-        row, products = np.uint64(first + i), gram[i]
-        for entry in range(np.uint64(indptr[row]), np.uint64(indptr[row + np.uint64(1)])):
-            feature, value = np.uint64(indices[entry]), values[entry]
-            start, stop = feature_ends[feature], feature_ends[feature + np.uint64(1)]
-            for other in range(np.uint64(start), np.uint64(stop)):
-                at = np.uint64(feature_rows[other])
-                if at > row:
-                    break
-                products[at] += value * feature_values[other]
+    """Add the inner products of `add_inner_products`, entry by entry.
+
+    The features are taken in blocks, whose entries stay in the processor's cache while all rows are
+    multiplied. `position` holds the next entry of each row.
+    """
+    position = indptr[first : first + len(gram)].astype(np.uint64)
+    for block in range(0, len(feature_ends) - 1, _FEATURES):
+        for i in range(len(gram)):
+            row, products, entry = np.uint64(first + i), gram[i], position[i]
+            end = np.uint64(indptr[row + np.uint64(1)])
+            while entry < end and indices[entry] < block + _FEATURES:
+                feature, value = np.uint64(indices[entry]), values[entry]
+                start, stop = feature_ends[feature], feature_ends[feature + np.uint64(1)]
+                for other in range(np.uint64(start), np.uint64(stop)):
+                    at = np.uint64(feature_rows[other])
+                    if at > row:
+                        break
+                    products[at] += value * feature_values[other]
+                entry += np.uint64(1)
+            position[i] = entry

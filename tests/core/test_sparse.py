@@ -107,13 +107,14 @@ def test_compiled_products_with_columns_equal_those_of_scipy(
     np.testing.assert_allclose(sums, scores.sum(axis=0), rtol=1e-9)
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(("n_features", "compiled"), [(400, False), (400, True), (2252, True)])
 def test_a_gram_matrix_has_the_inner_products_of_all_rows(
-    compiled: bool, monkeypatch: pytest.MonkeyPatch
+    n_features: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Use up to 2001 features that are not filled; the loop takes 1000 of them at a time."""
     use_numba(compiled, monkeypatch)
-    rows = counts(70, 400)
-    filled = np.arange(400) % 9 == 0
+    rows = counts(70, n_features)
+    filled = np.arange(n_features) % 9 == 0
     gram = sparse_gram(rows, filled)
     thin = rows.toarray()[:, ~filled]
     np.testing.assert_allclose(np.triu(gram), np.triu(thin @ thin.T), rtol=1e-12)
