@@ -153,7 +153,7 @@ def run(task: Task, report: Report) -> Outcome:
 def moved(outcome: Outcome, settings: Settings, place: tuple[int, ...], report: Report) -> Outcome:
     """Return the outcome at the suppression and number of components of `settings`."""
     k = min(settings.n_components, outcome.solution.n_features - 1)
-    solution = outcome.solution.at(settings.suppression, k)
+    solution = outcome.solution.at(settings.suppression, k, report)
     return _applied(replace(outcome.task, place=place), solution, report)
 
 
@@ -273,7 +273,7 @@ def examine(outcome: Outcome, report: Report) -> Checked:
     if solution.is_live and solution.n_features <= _MOST_FEATURES:
         at = progress_of(report, "Drawing the curve")(_CURVE, len(_CURVE))
         k = solution.settings.n_components
-        kept = [solution.at(each, k) for each in at]
+        kept = [solution.at(each, k, report) for each in at]
         for name, side in (("signal", "foreground"), ("background", "background")):
             curve[name] = np.column_stack([_CURVE, [each.variance_kept(side) for each in kept]])
     found = [(each.sentence, each.severity) for each in solution.judgement.verdicts(report)]

@@ -32,11 +32,14 @@ class Job:
         Function that is called in the window's thread if `run` returns.
     failed : callable of the exception
         Function that is called in the window's thread if `run` or `done` raises.
+    is_move : bool, default=False
+        Whether the job changes a result to the position of the slider.
     """
 
     run: Callable[[Report], Any]
     done: Callable[[Any], None]
     failed: Callable[[Exception], None]
+    is_move: bool = False
     stop: Event = field(default_factory=Event, init=False)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from importlib import import_module
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,7 +45,7 @@ from napari_plugin._settings import (
 Estimator: TypeAlias = Any
 
 LONGEST_HERE = 256
-"""Largest number of features for which a decomposition takes less than a tenth of a second."""
+"""Largest size of a matrix whose decomposition takes less than a tenth of a second."""
 
 CLASSES: dict[str, tuple[type, str, Any]] = {
     "cpca": (CPCA, "alpha", "denoise"),
@@ -65,6 +67,8 @@ _CORNER = 64
 # sample data, contrastive PCA keeps .00 of this variance.
 _MUCH_BACKGROUND = 0.25
 _POLL = 0.02  # seconds between two checks of the other process
+_GRACE = 0.15  # seconds that a cancelled computation may take to end before its process is killed
+_IDLE = 60  # seconds without work after which the other process ends
 
 
 class Judgement:
@@ -146,7 +150,7 @@ class Solution:
         is_library = getattr(self.estimator, "method_", "") == "library"
         return isinstance(self.samples, Frames) and not is_library and self.n_components > 0
 
-    def at(self, suppression: float, n_components: int) -> Solution:
+    def at(self, suppression: float, n_components: int, report: Report = no_report) -> Solution:
         """Return the solution at another suppression and number of components.
 
         It is computed from the moments, so that no pixels are read.
@@ -154,11 +158,12 @@ class Solution:
         settings = replace(
             self.settings, suppression=suppression, n_components=n_components, raw_strength=None
         )
-        moments = self.estimator.foreground_moments_, self.estimator.background_moments_
+        x, y = self.estimator.foreground_moments_, self.estimator.background_moments_
         known = self.automatic
         if settings.method == "pcpca" and n_components != self.settings.n_components:
             known = None  # the range of PCPCA's gamma depends on the number of components
-        estimator, automatic = fit_projection(*moments, settings, known)
+        estimator, automatic = compute(report, x.size, _without_moments, x, y, settings, known)
+        estimator.foreground_moments_, estimator.background_moments_ = x, y
         return replace(self, estimator=estimator, settings=settings, automatic=automatic)
 
     def apply(
@@ -348,25 +353,57 @@ def fit_projection(
         return kind(k, **{parameter: value}).fit(x, background=y), automatic
 
 
+def _without_moments(*arguments: Any) -> tuple[Estimator, float]:
+    """Return the result of `fit_projection` without the moments, which the caller has already."""
+    estimator, automatic = fit_projection(*arguments)
+    del estimator.foreground_moments_, estimator.background_moments_
+    return estimator, automatic
+
+
+_turn = Lock()  # held by the thread whose function the other process computes
+_pools: list[Any] = []  # the pool of the other process, if there is one
+
+
 def compute(report: Report, n_features: int, function: Callable[..., Any], *arguments: Any) -> Any:
     """Return ``function(*arguments)``, computed in another process if there are many features.
 
     Decompositions of more than a few hundred features take seconds and cannot be interrupted. Some
     of them hold Python's global lock, so that even in a thread they would freeze the window. The
-    process is ended at once if `report` raises. Exceptions of the function are raised here.
+    process is kept for the next call, because starting it takes seconds. If `report` raises, a
+    function that does not end soon is ended with its process. Exceptions of the function are raised
+    here.
     """
     if n_features <= LONGEST_HERE:
         return function(*arguments)
+    while not _turn.acquire(timeout=_POLL):
+        report(0, 0, "Solving")
+    try:
+        return _computed(report, function, arguments)
+    except BrokenExecutor:  # the process was killed, perhaps before this call
+        return _computed(report, function, arguments)
+    finally:
+        _turn.release()
+
+
+def _computed(report: Report, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     # Unlike multiprocessing, loky does not run the user's main script again in the new process.
     loky: Any = import_module("joblib.externals.loky")  # loky has no type hints
-    threads = str(max(1, (os.cpu_count() or 1) // 2))  # the other cores are left to the window
-    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    pool = loky.ProcessPoolExecutor(1, env=dict.fromkeys(names, threads))
+    if not _pools:
+        threads = str(max(1, (os.cpu_count() or 1) // 2))  # the other cores are left to the window
+        names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+        env = dict.fromkeys(names, threads)
+        _pools.append(loky.ProcessPoolExecutor(1, timeout=_IDLE, env=env))
+    keep = False
     try:
-        job = pool.submit(function, *arguments)
-        while not job.done():
-            report(0, 0, "Solving")
-            loky.wait([job], timeout=_POLL)
+        job = _pools[0].submit(function, *arguments)
+        try:
+            while not job.done():
+                report(0, 0, "Solving")
+                loky.wait([job], timeout=_POLL)
+        finally:
+            loky.wait([job], timeout=_GRACE)
+            keep = job.done() and not isinstance(job.exception(), BrokenExecutor)
         return job.result()
     finally:
-        pool.shutdown(kill_workers=True)
+        if not keep:
+            _pools.pop().shutdown(kill_workers=True)

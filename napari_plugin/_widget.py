@@ -42,7 +42,6 @@ class ContrastiveDenoising(Container[Widget]):
     def __init__(self, napari_viewer: napari.Viewer) -> None:
         self._viewer = napari_viewer
         self._preview: Any = None
-        self._move: Job | None = None
         self.results = Results(napari_viewer, self._on_gone)
         self.choices = Choices(napari_viewer)
         self.cost = Line()
@@ -290,9 +289,10 @@ class ContrastiveDenoising(Container[Widget]):
     # Reactions to a choice
 
     def _on_image(self) -> None:
-        """Remove the preview, messages and plots of the previous image."""
+        """Remove the preview, messages and plots of the previous image, and stop its check."""
         self._remove_preview()
         if not self.cancel.enabled:
+            self._abandon()
             self.status.say("")
             self._clear()
 
@@ -385,7 +385,8 @@ class ContrastiveDenoising(Container[Widget]):
         other = self.method.method.value != shown.outcome.solution.settings.method
         if other or self.choices.image.value not in (None, shown.source):
             return  # the slider was moved for the next run, not for the result that is shown
-        if self._move is None or self._runner.current is not self._move:
+        current = self._runner.current
+        if current is None or not current.is_move:
             self._start_move()
 
     def _start_move(self) -> None:
@@ -400,8 +401,8 @@ class ContrastiveDenoising(Container[Widget]):
                 found.append(replace(each, outcome=outcome, data=data))
             return found
 
-        self._move = Job(work, partial(self._on_moved, settings), self._fail)
-        self._runner.start(self._move)
+        done = partial(self._on_moved, settings)
+        self._runner.start(Job(work, done, self._fail, is_move=True))
 
     def _on_moved(self, settings: Settings, found: list[Shown]) -> None:
         self.results.move(found)

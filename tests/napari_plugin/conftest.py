@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from itertools import count
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -67,13 +68,16 @@ class Dock:
         next(getattr(each, name) for each in owners if hasattr(each, name)).native.click()
 
     def run(self, button="run", *paths):
-        """Press a button, answer its dialogs for files and folders, and wait for everything."""
-        answers = iter(paths)
-        self.widget.reuse.ask = lambda *_: next(answers)
+        """Press a button, answer its dialogs for files and folders, and wait for everything.
+
+        Return the mock of the dialogs, which records their arguments.
+        """
+        ask = self.widget.reuse.ask = Mock(side_effect=paths)
         self.press(button)
         self.wait()
         assert self.is_idle
         assert self.widget.progress.native.isHidden()
+        return ask
 
     def wait(self):
         """Wait until no job is running, not even a cancelled job or the check of a result."""

@@ -172,13 +172,17 @@ def test_a_saved_model_repeats_the_result_on_the_image_and_on_a_folder(
     assert "No model is loaded" in picture.words
     picture.run("save", tmp_path / "m")
     assert "Saved as m.contrast" in picture.words  # the dialog lists files with this ending
-    picture.run("load", tmp_path / "m.contrast")
+    asked = picture.run("load", tmp_path / "m.contrast")
+    assert "*.contrast" in asked.call_args.args[-1]
     viewer.layers.remove("background")
     picture.run()
     again = viewer.layers["cells denoised [1]"]
     np.testing.assert_allclose(again.data.compute(), expected, atol=1e-5)
+    picture.widget.view.value = "Weights"
     picture.method.suppression.value = 75  # the slider still works
     picture.wait()
+    maps = picture.widget.results.current.outcome.maps
+    np.testing.assert_array_equal(picture.data("cells weights"), maps)
     assert again.metadata["contrast-suite"]["suppression"] == 0.75
 
     picture.run("folder", source, source)

@@ -5,6 +5,8 @@ The core is the package `contrast_core`.
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import dask.array as da
@@ -91,11 +93,22 @@ def test_long_computations_give_the_same_result_in_another_process(film, monkeyp
         run(pair_of(film), Frames(), Settings("pcpca", n_components=2, raw_strength=1e9))
 
 
-def test_a_process_ends_when_it_is_cancelled():
-    start = time.perf_counter()
+def test_the_other_process_is_kept_until_a_long_computation_is_cancelled_or_it_dies():
+    def process():
+        return _solve.compute(no_report, 10_000, os.getpid)
+
+    first, start = process(), time.perf_counter()
+    assert first != os.getpid()
+    with pytest.raises(ValueError, match="invalid literal"):
+        _solve.compute(no_report, 10_000, int, "x")
+    assert process() == first
     with pytest.raises(Cancelled):
-        _solve.compute(cancel_at(5), 10_000, time.sleep, 60)
+        _solve.compute(cancel_at(2), 10_000, time.sleep, 60)
     assert time.perf_counter() - start < 50
+    second = process()
+    assert second != first
+    os.kill(second, signal.SIGTERM)
+    assert process() not in (first, second)
 
 
 @pytest.mark.slow
