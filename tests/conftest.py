@@ -32,14 +32,21 @@ NO_TORCH = "torch, which is optional, is not installed; after `pip install torch
 NEEDS_TORCH = ("CVAE(", ".cvae(", 'inference="vi"', "torch")  # code of examples that need torch
 
 
+# Code of examples that take more than about five seconds. For example, `mixing_report` loads umap,
+# which compiles its functions.
+SLOW = ("mixing_report(", ".posterior(", "cross_validated_penalty(")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the examples in docstrings that need torch if it is not installed."""
-    if find_spec("torch") is None:
-        for item in items:
-            if isinstance(item, pytest.DoctestItem):
-                code = "".join(example.source for example in item.dtest.examples)
-                if any(word in code for word in NEEDS_TORCH):
-                    item.add_marker(pytest.mark.skip(reason=NO_TORCH))
+    """Mark slow examples in docstrings, and skip those that need torch if it is not installed."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem):
+            code = "".join(example.source for example in item.dtest.examples)
+            if any(word in code for word in SLOW):
+                item.add_marker(pytest.mark.slow)
+            if find_spec("torch") is None and any(word in code for word in NEEDS_TORCH):
+                item.add_marker(pytest.mark.skip(reason=NO_TORCH))
 
 
 def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectReport | None:

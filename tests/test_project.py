@@ -81,7 +81,11 @@ HEAVY = ("anndata", "dask", "matplotlib", "napari", "pandas", "qtpy", "scanpy", 
         ("import contrast_core", set()),
         ("import contrast_core.images", set()),
         ("import scanpy_ext", set()),
-        ("import scanpy_ext; scanpy_ext.tl.cpca", {"anndata", "dask", "pandas", "sklearn"}),
+        pytest.param(
+            "import scanpy_ext; scanpy_ext.tl.cpca",
+            {"anndata", "dask", "pandas", "sklearn"},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_imports_load_only_the_heavy_packages_that_they_need(code: str, loaded: set[str]) -> None:

@@ -49,7 +49,7 @@ def noise(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> tuple[
 
 @pytest.mark.parametrize("kind", ["t entries", "t rows", "unequal features"])
 @pytest.mark.parametrize("own", [0, 1])
-@pytest.mark.parametrize("shared", [0, 3])
+@pytest.mark.parametrize("shared", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_the_number_is_right_for_heavy_tailed_and_uneven_noise(
     kind: str, own: int, shared: int
 ) -> None:

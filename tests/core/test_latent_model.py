@@ -112,7 +112,7 @@ def test_imputed_values_agree_with_the_conditional_distribution(kind: str, datas
 @pytest.mark.parametrize("kind", NORMAL)
 def test_draws_have_the_conditional_mean_and_covariance(kind: str) -> None:
     model, rows = fitted(kind)
-    law, X, n = dense(model, "foreground"), rows["foreground"][2:5], 40_000
+    law, X, n = dense(model, "foreground"), rows["foreground"][2:5], 10_000
     drawn = model.impute(X, n_draws=n, random_state=0)
     np.testing.assert_array_equal(drawn, model.impute(X, n_draws=n, random_state=0))
     for i, row in enumerate(X):

@@ -95,7 +95,10 @@ def exact_pcpca(values: Any, weight: float, gamma: float, floor: float) -> dict[
 
 
 @quiet
-@pytest.mark.parametrize(("n", "gamma", "rate"), [(20, 0.3, 1.0), (60, 0.6, 0.7)])
+@pytest.mark.parametrize(
+    ("n", "gamma", "rate"),
+    [(20, 0.3, 1.0), pytest.param(60, 0.6, 0.7, marks=pytest.mark.slow)],
+)
 def test_pcpca_draws_have_the_means_of_the_exact_density(n: int, gamma: float, rate: float) -> None:
     mean, values = np.zeros(2), np.array([2.0, 0.8])
     y = SecondMoments(n, mean, np.diag([1.0, 0.5]))
@@ -111,6 +114,7 @@ def test_pcpca_draws_have_the_means_of_the_exact_density(n: int, gamma: float, r
     assert found.posterior.attrs["noise_floor"] == 0.05
 
 
+@pytest.mark.slow
 def test_the_posterior_axis_of_the_toy_data_agrees_with_the_closed_form() -> None:
     toy = make_toy(300, 300)
     model = PCPCA(1, gamma=0.85).fit(toy.foreground, background=toy.background)

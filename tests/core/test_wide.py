@@ -39,7 +39,7 @@ from contrast_core.solve import (
 from tests.core.kinds import dense
 from tests.core.planned import moments_in
 
-D, N, M = 800, 34, 26  # numbers of features, of foreground rows and of background rows
+D, N, M = 500, 34, 26  # numbers of features, of foreground rows and of background rows
 ALPHAS = [0.0, 0.7, 4.0, 100.0, 1000.0]
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 # Numbers of pairs and of features. Each pair has two rows: WIDE has more features than rows, and
 # TALL has as many features as rows.
-WIDE, TALL = (40, 1600), (450, 900)
+WIDE, TALL = (40, 800), (225, 450)
 SIGNAL, BACKGROUND = (60.0, 30.0), (300.0, 150.0)
 
 
@@ -36,7 +36,7 @@ PRODUCTS = replace(LIMITS, one_matrix=100)  # with this limit, the form is "prod
 CASES = {
     "gram": (WIDE, LIMITS),
     "products": (TALL, PRODUCTS),
-    "wide products": ((400, 1600), PRODUCTS),
+    "wide products": ((260, 900), PRODUCTS),
 }
 
 
@@ -44,7 +44,7 @@ each_case = pytest.mark.parametrize(("shape", "limits"), CASES.values(), ids=CAS
 
 
 def pairs(
-    shape: tuple[int, int], *, mean: float = 0.0, n_loaded: int = 600, density: float = 1.0
+    shape: tuple[int, int], *, mean: float = 0.0, n_loaded: int = 300, density: float = 1.0
 ) -> tuple[Any, Any]:
     """Return the two views of pairs, whose means differ.
 
@@ -154,7 +154,7 @@ def test_pairs_of_low_rank_are_recognised(shape: tuple[int, int], limits: Limits
 def test_neither_dense_rows_nor_a_covariance_are_formed(
     shape: tuple[int, int], limits: Limits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    X, positive = sparse_pairs((300 if shape == WIDE else 450, shape[1]))
+    X, positive = sparse_pairs((300 if shape == WIDE else 225, shape[1]))
     X, positive = (rows_of(rows, elements=64 * shape[1]) for rows in (X, positive))
     shapes = watch_toarray(monkeypatch)
 
@@ -183,9 +183,9 @@ def test_without_a_gap_the_covariance_is_formed(truncation: Any) -> None:
     np.testing.assert_allclose(aligned.alignment_, exact.alignment_, rtol=1e-10)
     assert subspace_error(aligned.components_, exact.components_) < 1e-7
     planned = partial(pairs_by, replace(PRODUCTS, matrix=100, products=100))
-    with pytest.raises(NotConvergedError, match=r"of 900 rows and 900 features: .* need a gap"):
+    with pytest.raises(NotConvergedError, match=r"of 450 rows and 450 features: .* need a gap"):
         PCAPlusPlus(10, truncation=truncation).fit(planned(X, positive))
-    with pytest.raises(NotConvergedError, match=r"PCA\+ of 450 pairs and 900 features: .* a gap"):
+    with pytest.raises(NotConvergedError, match=r"PCA\+ of 225 pairs and 450 features: .* a gap"):
         PCAPlus(60).fit(planned(X, positive))
 
 

@@ -30,6 +30,7 @@ def embedded(n: int, seed: int = 0) -> AnnData:
     return adata
 
 
+@pytest.mark.slow
 def test_the_seed_determines_which_cells_are_drawn() -> None:
     adata = embedded(900)
     adata.obs.loc[adata.obs_names[:100], "cell_type"] = None
@@ -48,6 +49,7 @@ def test_the_seed_determines_which_cells_are_drawn() -> None:
     assert abs(every["silhouette_cell_type"] - drawn["silhouette_cell_type"]).item() < 0.1
 
 
+@pytest.mark.slow
 def test_ilisi_and_kbet_distinguish_mixed_from_separate_conditions() -> None:
     adata = embedded(900)
     adata.obs.loc[adata.obs_names[:10], "cell_type"] = "rare"

@@ -259,6 +259,7 @@ def test_lines_are_removed_best_in_strips_with_a_constant_strength(
     assert left < share * otherwise
 
 
+@pytest.mark.slow
 def test_lines_are_averaged_over_their_whole_length() -> None:
     image, mask, clean = scene(scan_lines, (180, 190), 96, amplitude=2, noise=0.1)
     out = np.empty(image.shape)
