@@ -116,10 +116,10 @@ def _eigenpairs_by_products(
             shares = np.cumsum(values) / trace
             count = 1 + int(np.searchsorted(shares, float(truncation or 1) * (1 - 1e-12)))
         count = min(max(count, n_components), rank)
-        # The space must hold more eigenpairs than are kept, because the search also needs the gap
-        # to the next eigenvalue.
-        crowded = count > space.size - 2
-        return min(count, space.size - 2)
+        # The search also needs the gap to the next eigenvalue, so the space must hold one more.
+        most = space.size - 1
+        crowded = count > most
+        return min(count, most)
 
     result = search_components(
         lambda columns: [moments.apply(columns)],
