@@ -158,7 +158,8 @@ def proved_components(
     width = k + 2
     space = SearchSpace(pencil.multiply, random_block(size, width), max(least, each * width))
     stage = by_diagonal(diagonals, patience, extra=2)._replace(progress=_PROGRESS)
-    stages = [stage, *(join_preconditioners(other, stage) for other in pencil.factors())]
+    diagonal = by_diagonal(diagonals, patience, extra=0)
+    stages = [stage, *(join_preconditioners(other, diagonal) for other in pencil.factors())]
     sine = _SINE_OF_MATRIX if ridge is None else _SINE
     result = _searched(space, k, stages, budget, ridge, sine)
     if result.pairs is not None:
