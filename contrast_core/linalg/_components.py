@@ -164,7 +164,7 @@ def proved_components(
     result = _searched(space, k, stages, budget, ridge, sine)
     if result.pairs is not None:
         norm = space.norm(result.alpha)
-        beta = bound_by_inertia(partial(pencil.negated, result.alpha), result.pairs, norm)
+        beta = bound_by_inertia(partial(pencil.negated, result.alpha), result.pairs)
         if not is_proved(result.pairs, beta, norm):
             result = result._replace(pairs=None)
     return result

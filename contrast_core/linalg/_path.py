@@ -187,7 +187,7 @@ class _ProvedPath:
         self.tried[i] = True
         alpha = float(self.alphas[i])
         negated = partial(self.pencil.negated, alpha)
-        self.beta[i] = bound_by_inertia(negated, self.pairs[i], self._norm(alpha))
+        self.beta[i] = bound_by_inertia(negated, self.pairs[i])
 
     def _upper_sum(self, i: int) -> float:
         """Return an upper bound of the sum of the k + 1 largest eigenvalues."""

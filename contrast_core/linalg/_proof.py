@@ -96,7 +96,7 @@ def is_proved(pairs: RitzPairs, beta: float, norm: float) -> bool:
     return margin > 0 and pairs.sine(beta) <= allowed_sine(norm, margin)
 
 
-def bound_by_inertia(negated: Callable[[], FloatArray], pairs: RitzPairs, norm: float) -> float:
+def bound_by_inertia(negated: Callable[[], FloatArray], pairs: RitzPairs) -> float:
     """Return an upper bound of the (k+1)-th eigenvalue; inf if none is found.
 
     Parameters
@@ -105,8 +105,6 @@ def bound_by_inertia(negated: Callable[[], FloatArray], pairs: RitzPairs, norm: 
         Function that returns a new copy of ``-C``, (D, D), which will be overwritten.
     pairs : RitzPairs
         Ritz pairs of C.
-    norm : float
-        Estimate of the spectral norm of C.
     """
     for share in AIMS if pairs.gap > 0 else ():
         shift = float(pairs.values[-1] + share * pairs.gap)
@@ -115,12 +113,15 @@ def bound_by_inertia(negated: Callable[[], FloatArray], pairs: RitzPairs, norm: 
         # Adding V S V^T makes the matrix positive definite along the Ritz vectors V.
         raised = pairs.vectors * np.sqrt(pairs.values[:-1] - shift + pairs.gap)
         lower = dsyrk(1.0, raised, beta=1.0, c=matrix.T, overwrite_c=1, lower=1)
+        trace = float(lower.trace())
         _, failed = dpotrf(lower, lower=1, clean=0, overwrite_a=1)
         if not failed:
             # The computed factor is the exact factor of a matrix that differs from this one by
-            # rounding errors (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
-            # Theorem 10.3). The term that is added to the shift allows for them.
-            return shift + len(matrix) * _EPS * (norm + abs(shift))
+            # rounding errors. Their norm is at most (D + 1) eps / 2 times the trace, up to terms of
+            # second order (Higham, Accuracy and Stability of Numerical Algorithms, 2002, Theorem
+            # 10.3), because the squares in column i of the factor sum up to diagonal entry i. Twice
+            # this bound also allows for the rounding errors of the matrix itself.
+            return shift + (len(matrix) + 1) * _EPS * trace
     return float("inf")
 
 

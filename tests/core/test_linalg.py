@@ -164,7 +164,7 @@ def test_pairs_without_a_leading_eigenvector_are_not_proved() -> None:
     for first in (0, 1):
         vectors = np.eye(30)[:, first : first + 2]
         pairs = _proof.RitzPairs(values[first : first + 3], vectors, np.zeros(2))
-        beta = _proof.bound_by_inertia(lambda: np.diag(-values), pairs, 20.0)
+        beta = _proof.bound_by_inertia(lambda: np.diag(-values), pairs)
         assert _proof.is_proved(pairs, beta, 20.0) == (first == 0)
 
 
@@ -216,7 +216,7 @@ def test_only_vectors_near_the_eigenvectors_are_proved(angle: float) -> None:
     ritz = np.r_[np.diag(turned.T * values @ turned), 1.0]
     residuals = np.linalg.norm(values[:, None] * turned - turned * ritz[:2], axis=0)
     pairs = _proof.RitzPairs(ritz, turned, residuals)
-    beta = _proof.bound_by_inertia(lambda: np.diag(-values), pairs, 9.0)
+    beta = _proof.bound_by_inertia(lambda: np.diag(-values), pairs)
     assert 1.0 < beta < 8.0
     assert _proof.is_proved(pairs, beta, 9.0) == (angle < 1e-8)
 
