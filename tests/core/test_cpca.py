@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics import silhouette_score
 
-from contrast_core import CPCA, ContrastWarning, CPCAStar
+from contrast_core import CPCA, ContrastWarning, CPCAStar, SecondMoments
 from contrast_core.datasets import digits_on_photos, load_mouse_protein
 from contrast_core.linalg import subspace_error
 from tests.core.test_contract import planted
@@ -162,6 +162,15 @@ def test_more_components_than_directions_with_variance_cause_a_warning() -> None
             found = method.fit(x, background=y)
         np.testing.assert_allclose(found.components_ @ found.components_.T, np.eye(8), atol=1e-12)
         np.testing.assert_array_equal(found.foreground_variance_[6:], 0.0)
+        # The first constant features are the first directions without variance.
+        np.testing.assert_allclose(found.components_[6:, [0, 4]], np.eye(2), atol=1e-12)
         assert np.isfinite(getattr(found, "directions_", found.components_)).all()
     with pytest.warns(ContrastWarning, match="last 2 of 2 components"):
         CPCA(2, alpha=1.0).fit(np.ones((9, 4)), background=np.ones((9, 4)))
+
+
+def test_moments_of_one_row_are_refused() -> None:
+    many, one = (SecondMoments(n, np.zeros(3), np.eye(3)) for n in (9, 1))
+    for x, y, name in ((one, many, "X"), (many, one, "background")):
+        with pytest.raises(ValueError, match=f"{name} has n_samples=1, but a variance needs"):
+            CPCA(1).fit(x, background=y)
