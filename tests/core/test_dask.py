@@ -73,6 +73,14 @@ def test_moments_of_dask_arrays_agree_with_moments_of_the_rows(
     assert [library["num_threads"] for library in threadpool_info()] == before
 
 
+def test_the_number_of_rows_may_be_unknown_in_each_form(rows: Any) -> None:
+    lazy = LAZY["chunks of unknown sizes"](rows)
+    wanted = CPCA(alpha=1.0).fit(rows, background=rows[::2])
+    for solver in ("eigh", "gram"):
+        found = CPCA(alpha=1.0, solver=solver).fit(lazy, background=rows[::2])
+        np.testing.assert_allclose(found.components_, wanted.components_, atol=1e-9)
+
+
 def test_each_chunk_is_computed_once_for_all_selections(rows: Any) -> None:
     masks = [np.arange(N) % 3 == 0, np.arange(N) < 400, np.arange(N) > 980]
     computed: list[int] = []
