@@ -74,6 +74,7 @@ def test_a_choice_that_is_missing_or_does_not_fit_gives_advice(viewer, dock, fil
     check("No channel is ticked")
 
 
+@pytest.mark.slow
 def test_a_view_in_3d_does_not_freeze_the_window(viewer, ready):
     viewer.dims.ndisplay = 3
     ready.press("run")
@@ -84,6 +85,7 @@ def test_a_view_in_3d_does_not_freeze_the_window(viewer, ready):
     assert viewer.layers["background"].mode == "add_rectangle"
 
 
+@pytest.mark.slow
 def test_swapped_layers_and_data_without_signal_are_reported(viewer, ready, film):
     ready.choose("empty", "cells")
     ready.run()
@@ -144,7 +146,14 @@ def test_a_file_that_cannot_be_written_is_reported_in_the_dock(picture, notified
 
 
 @pytest.mark.parametrize(
-    ("owner", "step"), [(_model, "fit"), (Solution, "signal_strength"), (Solution, "apply")]
+    ("owner", "step"),
+    [
+        (_model, "fit"),
+        *(
+            pytest.param(Solution, step, marks=pytest.mark.slow)
+            for step in ("signal_strength", "apply")
+        ),
+    ],
 )
 def test_cancel_acts_at_once_in_each_step_and_adds_nothing(
     picture, monkeypatch, notified, owner, step
@@ -190,6 +199,7 @@ def test_a_result_that_comes_after_cancel_is_dropped(ready):
     assert ready.words == "Cancelled; nothing was added."
 
 
+@pytest.mark.slow
 def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, monkeypatch, notified):
     paused = Pause(monkeypatch, _widget, "run")
     ready.start(paused)
@@ -203,7 +213,7 @@ def test_layers_may_be_renamed_or_removed_during_a_run(viewer, ready, monkeypatc
     assert notified() == []
 
 
-@pytest.mark.parametrize("what", ["dock", "window"])
+@pytest.mark.parametrize("what", ["dock", pytest.param("window", marks=pytest.mark.slow)])
 def test_closing_the_dock_stops_the_run_without_an_error(
     viewer, ready, monkeypatch, notified, what
 ):

@@ -89,6 +89,7 @@ def test_the_first_image_stays_chosen_and_choices_follow_the_layers(viewer, dock
     assert choices.axis.choices == (-1,)  # 65 frames are not channels with a tick box each
 
 
+@pytest.mark.slow
 def test_a_dock_opened_after_two_films_runs_the_automatic_method(viewer, film, qtbot, notified):
     for name, stack in zip(("cells", "empty"), film, strict=True):
         viewer.add_image(stack, name=name)
@@ -114,7 +115,7 @@ def test_a_dock_opened_after_two_films_runs_the_automatic_method(viewer, film, q
     assert notified() == []
 
 
-@pytest.mark.parametrize("absorbed", [False, True])
+@pytest.mark.parametrize("absorbed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_large_frames_are_compared_with_a_library_of_background_frames(viewer, dock, absorbed):
     rng = np.random.default_rng(0)
     patterns = rng.random((3, 60, 50))
@@ -139,6 +140,7 @@ def test_large_frames_are_compared_with_a_library_of_background_frames(viewer, d
         np.testing.assert_allclose(light, frames - expected.denoised, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_strips_along_lines_give_the_result_of_the_core(viewer, dock):
     rng = np.random.default_rng(0)
     image = 2 * rng.normal(size=(160, 1)) + 0.2 * rng.normal(size=(160, 160))
@@ -158,10 +160,10 @@ def test_strips_along_lines_give_the_result_of_the_core(viewer, dock):
 @pytest.mark.parametrize(
     ("method", "kind", "parameter", "rule"),
     [
-        ("cpca", CPCA, "alpha", "denoise"),
-        ("pcpca", PCPCA, "gamma", "auto"),
         ("cpca_star", CPCAStar, "beta", "auto"),
-        ("pca", CPCA, "alpha", 0.0),
+        pytest.param("cpca", CPCA, "alpha", "denoise", marks=pytest.mark.slow),
+        pytest.param("pcpca", PCPCA, "gamma", "auto", marks=pytest.mark.slow),
+        pytest.param("pca", CPCA, "alpha", 0.0, marks=pytest.mark.slow),
     ],
 )
 def test_image_weights_and_scatter_agree_with_the_core_at_every_position_of_the_slider(
@@ -329,7 +331,7 @@ def test_a_box_marks_the_same_pixels_under_any_scale_in_all_frames_or_in_one(vie
     assert np.corrcoef(found.ravel(), expected[corner].ravel())[0, 1] > 0.99
 
 
-@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("axis", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_channels_are_run_one_by_one_and_their_results_are_added_all_or_none(
     viewer, dock, notified, monkeypatch, axis
 ):
@@ -426,6 +428,7 @@ def test_a_range_of_frames_can_be_the_background_and_renaming_changes_no_choice(
     np.testing.assert_array_equal(np.flatnonzero(choices.pair().mask), range(80, 140))
 
 
+@pytest.mark.slow
 def test_at_most_5000_evenly_spaced_frames_are_plotted_and_a_click_shows_one(viewer, dock):
     plot = dock.widget.frames
     plot.resize(260, 160)
@@ -451,7 +454,13 @@ def test_at_most_5000_evenly_spaced_frames_are_plotted_and_a_click_shows_one(vie
     dock.method.curve.grab()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [
+        "automatic",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in METHODS if one != "automatic"),
+    ],
+)
 def test_a_copied_script_gives_the_result_of_the_dock(viewer, dock, film, method):
     fine = stripes()
     channels = np.stack([fine, fine.T, fine[::-1]])
@@ -563,6 +572,7 @@ def test_only_what_is_shown_of_a_lazy_result_is_computed_and_not_by_the_main_thr
     assert ("Weights" in dock.widget.view.choices) == (compare == WHOLE)
 
 
+@pytest.mark.slow
 def test_a_progress_report_does_not_repaint_the_canvas_at_once(make_napari_viewer, qtbot):
     """Check that the repaint is delayed.
 
