@@ -105,6 +105,7 @@ def test_importing_the_core_loads_nothing_beyond_numpy() -> None:
     assert _packages_loaded("import contrast_core", before="import numpy") == {"contrast_core"}
 
 
+@pytest.mark.slow
 def test_importing_an_estimator_loads_no_more_than_scikit_learn_does() -> None:
     loaded = _packages_loaded("from contrast_core import CPCA", before="import sklearn.base")
     assert loaded == {"contrast_core"}

@@ -84,7 +84,7 @@ def test_the_covariance_of_uncertain_loadings_is_added_to_their_inner_products()
 # Formats of the data
 
 
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_wide_data_are_fitted_without_a_covariance_matrix_of_the_features(sparse: bool) -> None:
     X, Y, _, _ = generated(40, 35, 1700, noise=2.0)
     if sparse:

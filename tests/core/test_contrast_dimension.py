@@ -21,7 +21,7 @@ def study(own: int, seed: int, n: int = 300, d: int = 40) -> tuple[Any, Any]:
     return X, Y
 
 
-@pytest.mark.parametrize("own", [0, 1, 3, 5])
+@pytest.mark.parametrize("own", [0, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 5))])
 def test_the_number_of_directions_of_the_foreground_alone_is_found(own: int) -> None:
     found = []
     for seed in range(8):
@@ -47,7 +47,9 @@ def noise(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> tuple[
     return entries * np.linspace(0.5, 1.5, shape[1]), 1.0
 
 
-@pytest.mark.parametrize("kind", ["t entries", "t rows", "unequal features"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("t entries", marks=pytest.mark.slow), "t rows", "unequal features"]
+)
 @pytest.mark.parametrize("own", [0, 1])
 @pytest.mark.parametrize("shared", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_the_number_is_right_for_heavy_tailed_and_uneven_noise(

@@ -95,10 +95,8 @@ def exact_pcpca(values: Any, weight: float, gamma: float, floor: float) -> dict[
 
 
 @quiet
-@pytest.mark.parametrize(
-    ("n", "gamma", "rate"),
-    [(20, 0.3, 1.0), pytest.param(60, 0.6, 0.7, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "gamma", "rate"), [(20, 0.3, 1.0), (60, 0.6, 0.7)])
 def test_pcpca_draws_have_the_means_of_the_exact_density(n: int, gamma: float, rate: float) -> None:
     mean, values = np.zeros(2), np.array([2.0, 0.8])
     y = SecondMoments(n, mean, np.diag([1.0, 0.5]))
@@ -134,6 +132,7 @@ def test_the_posterior_axis_of_the_toy_data_agrees_with_the_closed_form() -> Non
     assert list(summary.index) == ["loadings[0, 0]", "loadings[1, 0]", "noise_variance"]
 
 
+@pytest.mark.slow
 def test_draws_are_reproducible_and_scale_with_the_data() -> None:
     values = np.array([3.0, 1.0, 0.5, 0.3])
     options: dict[str, Any] = {"draws": 30, "chains": 2}

@@ -22,7 +22,10 @@ def test_the_installed_plugin_is_found_and_valid():
     ("modules", "absent"),
     [
         ("_sample_data", "contrast_core.datasets sklearn napari"),
-        ("_model, _saved", "PyQt5 PyQt6 PySide2 PySide6 qtpy superqt magicgui napari vispy"),
+        pytest.param(
+            *("_model, _saved", "PyQt5 PyQt6 PySide2 PySide6 qtpy superqt magicgui napari vispy"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_importing_the_sample_data_or_the_model_loads_no_heavy_packages(modules, absent):

@@ -144,7 +144,7 @@ def test_pairs_need_no_donors_and_can_have_several_doses(design):
     assert set(design.obs["dose"].iloc[column]) == {0.0}
 
 
-@pytest.mark.parametrize("clusters", [None, "cell_type"])
+@pytest.mark.parametrize("clusters", [pytest.param(None, marks=pytest.mark.slow), "cell_type"])
 def test_matched_clusters_pair_cells_of_the_same_type(design, clusters, monkeypatch):
     monkeypatch.setattr("scanpy_ext._pairs._MAX_PAIRS", 7)
     cx.pp.match_pairs(design, *DESIGN, method="clusters", clusters=clusters, cell_type="cell_type")

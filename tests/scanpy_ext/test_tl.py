@@ -48,7 +48,9 @@ def test_the_slots_of_a_path_agree_with_each_other(cells):
         )
 
 
-@pytest.mark.parametrize("as_matrix", [sp.csr_matrix, sp.csc_matrix])
+@pytest.mark.parametrize(
+    "as_matrix", [sp.csr_matrix, pytest.param(sp.csc_matrix, marks=pytest.mark.slow)]
+)
 def test_memory_stays_below_the_dense_matrix(as_matrix):
     n_obs, n_vars = 60_000, 500
     rng = np.random.default_rng(0)

@@ -236,7 +236,9 @@ def test_stripes_are_sampled_in_strips_and_fringes_in_squares(turned: bool) -> N
 @pytest.mark.parametrize(
     ("pattern", "strengths", "sides", "other", "share"),
     [
-        (stripes, (1, 0.3), (6, 64), {"sampling": Patches()}, 0.95),
+        pytest.param(
+            *(stripes, (1, 0.3), (6, 64), {"sampling": Patches()}, 0.95), marks=pytest.mark.slow
+        ),
         # A strip shows only a few lines of random brightness. If the strength could vary, their
         # differences would be mistaken for a change of strength. With brightness="remove", the
         # default is therefore a constant strength, which gives the smaller error.
