@@ -32,7 +32,7 @@ NO_TORCH = "torch, which is optional, is not installed; after `pip install torch
 NEEDS_TORCH = ("CVAE(", ".cvae(", 'inference="vi"', "torch")  # code of examples that need torch
 
 
-# Code of examples that take more than about five seconds. For example, `mixing_report` loads umap,
+# Code of examples that take more than a few seconds. For example, `mixing_report` loads umap,
 # which compiles its functions.
 SLOW = ("mixing_report(", ".posterior(", "cross_validated_penalty(")
 
@@ -68,9 +68,12 @@ def no_open_figures() -> Iterator[None]:
     yield
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Yield a client of a local dask cluster of two processes."""
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Any]:
+    """Yield a client of a local dask cluster of two processes.
+
+    The cluster ends with the test. Otherwise the tests that follow would compute on it too.
+    """
     dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
     settings = {
         "distributed.comm.timeouts.connect": "60s",
@@ -84,7 +87,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             threads_per_worker=1,
             processes=True,
             dashboard_address=None,
-            local_directory=str(tmp_path_factory.mktemp("dask")),
+            local_directory=str(tmp_path / "dask"),
             silence_logs=50,
         ) as started,
         distributed.Client(started) as client,
