@@ -163,7 +163,8 @@ def preview(task: Task, part: Images, report: Report) -> tuple[Solution, FloatIm
     The fit takes patches of the foreground from this part only.
     """
     solution = task.solution(report, part)
-    return solution, solution.apply(part, report, "Previewing")
+    stack = Images(part.name, part.data[None])  # whole frames need an axis of frames
+    return solution, solution.apply(stack, report, "Previewing")[0]
 
 
 def _applied(task: Task, solution: Solution, report: Report) -> Outcome:

@@ -215,6 +215,7 @@ def test_another_image_hides_the_last_result_and_the_slider_does_not_change_it(
 ):
     viewer.add_image(film[0] + 1, name="others")
     ready.run("preview")
+    assert viewer.layers["cells preview"].data.shape == (1, 6, 5)
     ready.run()
     widget, before = ready.widget, viewer.layers["cells denoised"].data
     assert widget.verdict.text
