@@ -48,7 +48,7 @@ def solve_trace_ratio(
     V has k orthonormal columns, and tau is the `ridge`. The columns of the best V are the leading
     eigenvectors of ``C_X - alpha C_Y``. If the plan uses an iterative search, alpha and V are found
     together in one search. Otherwise, or if the search fails, Newton's iteration finds them. Each
-    of its steps solves one contrast.
+    of its steps solves one contrast. For large matrices, a short search finds its first alpha.
 
     Raises NotConvergedError for the same reasons as `solve_contrasts`. If the search fails and the
     plan has a fallback, this error is also raised, so that `with_fallback` can use the fallback.
@@ -80,13 +80,12 @@ def _by_matrices(
 ) -> tuple[float, ContrastSolution | None]:
     """Return alpha and the solution, from a search with matrices.
 
-    The solution is None if LAPACK would be faster, if the solution is not proved, or if it may
-    contain a direction in which neither dataset varies.
+    If LAPACK would be faster, a short search finds only a rough alpha, which replaces the first
+    steps of Newton's iteration. The solution is None if it is not found or not proved, or if it may
+    contain a direction in which neither dataset varies. Alpha is then a lower bound.
     """
     frame = Frame.from_moments(x, y)
-    budget = plan.budget(frame.size, k)
-    if budget is None:
-        return 0.0, None
+    budget = plan.budget(frame.size, k) or 4 * k
     alpha, pairs = proved_components((frame.x, frame.y), k, budget, ridge=ridge)
     if pairs is None or may_be_null(pairs.values[:k], frame.scale(alpha), frame.size):
         return alpha, None

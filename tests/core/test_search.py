@@ -26,7 +26,7 @@ from contrast_core.linalg import (
 from contrast_core.linalg._search import SearchSpace, Stage, random_block, search
 from contrast_core.moments import product_moments, weighted_sum
 from contrast_core.rows import rows_of
-from contrast_core.solve import LIMITS, ProblemSize, make_plan
+from contrast_core.solve import LIMITS, ProblemSize, _automatic, make_plan, solve_contrasts
 from tests.core.kinds import long_indices
 from tests.core.planned import EAGER, moments_in, plan_in, rotation, symmetric
 from tests.core.samples import automatic_by_hand
@@ -244,6 +244,28 @@ def test_the_search_agrees_with_newtons_method_for_every_form_of_moments(
     assert alpha == pytest.approx(wanted, rel=1e-10)
     assert subspace_error(solution.components, other.components) < 1e-7
     assert np.abs(solution.components[:, 5]).max() < 1e-14
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_newtons_iteration_starts_from_a_rough_contrast_if_lapack_is_faster(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = covariances(kind)
+    alphas: list[float] = []
+
+    def solve(*arguments: Any, **options: Any) -> Any:
+        alphas.extend(arguments[2])
+        return solve_contrasts(*arguments, **options)
+
+    monkeypatch.setattr(_automatic, "solve_contrasts", solve)
+    moments = [SecondMoments(9, np.zeros(D), part) for part in (x, y)]
+    plan = plan_in("dense", replace(LIMITS, iterated=D))
+    found, solution = automatic_contrast(*moments, 5, plan)
+    expected, vectors = automatic_by_hand(x, y, 5, 0.25 * np.trace(y) / D)
+    assert found == pytest.approx(expected, rel=1e-11)
+    assert subspace_error(solution.components, vectors.T) < 1e-7
+    assert solution.solver == "eigh"
+    assert 0.5 * found < alphas[0] <= found
 
 
 @pytest.mark.parametrize("seed", range(3))
