@@ -76,7 +76,7 @@ class Limits:
     entry_columns: float = 2.5
     products: int = 5000
     iterated: int = 700
-    iterated_each: int = 100
+    iterated_each: int = 150
     lapack_columns: int = 10_000
     path_contrasts: int = 8
 
@@ -179,9 +179,9 @@ class Plan:
         The search space of the neighbouring contrasts is a good start, so the budget is smaller
         than for a single contrast.
         """
-        if contrasts < self.limits.path_contrasts or not self.iterates(size, 2 * k):
+        if contrasts < self.limits.path_contrasts or not self.iterates(size, k):
             return None
-        return 0.4 * size**2 / self.limits.lapack_columns
+        return size**2 / self.limits.lapack_columns
 
 
 def make_plan(task: ProblemSize, limits: Limits = LIMITS) -> Plan:
