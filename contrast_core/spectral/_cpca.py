@@ -73,14 +73,14 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
           a direction to which its random start happens to be orthogonal. It is therefore not proved
           that the result holds the leading components.
         - "auto" takes "gram" for more features than rows, and "eigh" otherwise. It takes "lanczos"
-          if rows and features both exceed 10,000. For dense rows in memory and a finite number as
-          alpha, it also takes "lanczos" if both exceed 3,000. For sparse rows in memory, it takes
-          "lanczos" if few components of many rows are wanted and alpha is not inf. If this search
-          fails, "auto" uses "eigh" or "gram" instead, unless rows and features both
-          exceed 10,000.
+          if rows and features both exceed 10,000. For k components of dense rows in memory and a
+          finite number as alpha, it also takes "lanczos" if both exceed ``200 * (k + 2)``. For
+          sparse rows in memory, it takes "lanczos" if few components of many rows are wanted and
+          alpha is not inf. If this search fails, "auto" uses "eigh" or "gram" instead, unless rows
+          and features both exceed 10,000.
 
         "eigh" and "gram" solve small matrices by LAPACK. A matrix with at least 700 rows, and at
-        least 100 rows for each component, is solved by an iteration if the iteration converges
+        least 150 rows for each component, is solved by an iteration if the iteration converges
         fast. A factorisation of the shifted matrix (its inertia) then proves that only k
         eigenvalues exceed a bound, so that the iteration missed none of them. Rows that are not in
         memory are read block by block. "lanczos" reads them again for every product. "gram" reads
