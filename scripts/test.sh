@@ -5,6 +5,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# The tests start dozens of processes. If Python kept no bytecode, as in many containers, each of them
+# would compile all modules again.
+unset PYTHONDONTWRITEBYTECODE
+
 tests=(-m "not slow")
 if [ "${1:-}" = --all ]; then
     shift
