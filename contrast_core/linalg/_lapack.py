@@ -34,11 +34,11 @@ def largest_eigenpairs(
     copied.
     """
     n = len(matrix)
-    values, vectors = scipy.linalg.eigh(
-        matrix,
-        subset_by_index=(n - k, n - 1),
-        driver="evr",
-        overwrite_a=overwrite,
-        check_finite=False,
-    )
+    diagonal = matrix.diagonal().copy()
+    options = {"subset_by_index": (n - k, n - 1), "check_finite": False}
+    values, vectors = scipy.linalg.eigh(matrix, driver="evr", overwrite_a=overwrite, **options)
+    if len(values) < k:  # MRRR may find none of many eigenvalues that are equal up to rounding
+        if overwrite:
+            np.fill_diagonal(matrix, diagonal)  # the entries above it are not overwritten
+        values, vectors = scipy.linalg.eigh(matrix, lower=False, driver="evx", **options)
     return values, vectors

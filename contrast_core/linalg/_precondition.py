@@ -100,9 +100,9 @@ class Pencil(NamedTuple):
         return solve
 
     def factors(self) -> list[Stage]:
-        """Return three stages; each makes a new Cholesky factor when the one before has stalled."""
+        """Return five stages; each makes a new Cholesky factor when the one before has stalled."""
         cost = self.size // 100
-        return [Stage(self.factored, patience=5, cost=cost)] * 3
+        return [Stage(self.factored, patience=5, cost=cost)] * 5
 
 
 def by_diagonal(diagonals: Sequence[FloatArray], patience: int, extra: int = 2) -> Stage:

@@ -35,6 +35,7 @@ from contrast_core.solve._frame import Frame
 from contrast_core.solve._plan import Plan
 
 _MAX_ITERATIONS = 100  # Newton's iteration takes fewer than ten steps in practice
+_DECOMPOSITIONS = 2  # a search may cost as much as this number of its steps
 
 
 def solve_trace_ratio(
@@ -61,6 +62,7 @@ def solve_trace_ratio(
         alpha, searched = search(x, y, k, ridge, plan, random_state)
         if searched is not None:
             return alpha, searched
+        plan = plan.by_lapack()  # another search would probably fail too
     for _ in range(_MAX_ITERATIONS):
         with muted("neither dataset varies"):  # the warning is issued once, below
             [solution] = solve_contrasts(x, y, [alpha], k, plan, random_state=random_state)
@@ -85,7 +87,7 @@ def _by_matrices(
     contain a direction in which neither dataset varies. Alpha is then a lower bound.
     """
     frame = Frame.from_moments(x, y)
-    budget = plan.budget(frame.size, k) or 4 * k
+    budget = plan.budget(frame.size, k, _DECOMPOSITIONS) or 4 * k
     alpha, pairs = proved_components((frame.x, frame.y), k, budget, ridge=ridge)
     if pairs is None or may_be_null(pairs.values[:k], frame.scale(alpha), frame.size):
         return alpha, None

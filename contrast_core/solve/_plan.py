@@ -16,7 +16,8 @@ All thresholds are in `Limits`, with their reasons.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from contrast_core.moments import Form
@@ -159,17 +160,22 @@ class Plan:
         reason = f"{self.reason}, but the search by products did not converge"
         return Plan(self.fallback or "dense", None, 0, reason, self.limits)
 
-    def iterates(self, size: int, k: int) -> bool:
+    def by_lapack(self) -> Plan:
+        """Return the same plan, but with LAPACK for every matrix."""
+        return replace(self, limits=replace(self.limits, iterated=sys.maxsize))
+
+    def iterates(self, size: int, k: float) -> bool:
         """Return whether an iteration is faster than LAPACK for a matrix of this size."""
         return size >= max(self.limits.iterated, self.limits.iterated_each * k)
 
-    def budget(self, size: int, k: int) -> float | None:
+    def budget(self, size: int, k: int, decompositions: int = 1) -> float | None:
         """Return the budget of columns for one contrast; None if LAPACK is faster.
 
         The search multiplies several columns at a time, which takes less time than one after
-        another, so the budget is larger than LAPACK's cost as a number of columns.
+        another, so the budget is larger than LAPACK's cost as a number of columns. The search
+        replaces the given number of LAPACK's decompositions.
         """
-        if not self.iterates(size, k):
+        if not self.iterates(size, k / decompositions):
             return None
         return max(2.5 * size**2 / self.limits.lapack_columns, 1.5 * self.limits.columns_each * k)
 

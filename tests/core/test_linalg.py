@@ -23,6 +23,7 @@ from contrast_core.linalg import (
     solve_contrast,
     subspace_error,
 )
+from contrast_core.linalg._lapack import largest_eigenpairs
 from tests.core.planned import rotation, symmetric
 
 EPS = np.finfo(np.float64).eps
@@ -118,6 +119,16 @@ def test_the_solver_of_one_contrast_agrees_with_lapack(k: int, scale: float) -> 
     np.testing.assert_allclose(found.values, exact.values, rtol=1e-12)
     assert subspace_error(found.components, exact.components) <= 1e-10
     np.testing.assert_array_equal(found.values, pairs.values[:k])
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_equal_eigenvalues_are_found_where_lapacks_first_driver_finds_none(overwrite: bool) -> None:
+    for seed in range(60):  # with some of these seeds, the driver "evr" returns no eigenvalue
+        matrix = np.asfortranarray(symmetric(np.ones(52), seed))
+        values, vectors = largest_eigenpairs(matrix.copy(order="F"), 2, overwrite=overwrite)
+        np.testing.assert_allclose(values, [1.0, 1.0])
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(2), atol=1e-12)
+        np.testing.assert_allclose(matrix @ vectors, vectors, atol=1e-12)
 
 
 @pytest.mark.parametrize(
