@@ -237,7 +237,7 @@ def _columns(task: ProblemSize, limits: Limits) -> float:
     """
     columns = limits.columns_each * (task.n_components + 2.0)
     if task.automatic:
-        noise = (6 + 3 * task.n_components) * task.n_features / task.n_rows
+        noise = (12 + 3 * task.n_components) * task.n_features / task.n_rows
         columns *= 2 * max(1.0, noise)
     return columns
 
