@@ -160,8 +160,8 @@ def test_strips_along_lines_give_the_result_of_the_core(viewer, dock):
 @pytest.mark.parametrize(
     ("method", "kind", "parameter", "rule"),
     [
-        ("cpca_star", CPCAStar, "beta", "auto"),
-        pytest.param("cpca", CPCA, "alpha", "denoise", marks=pytest.mark.slow),
+        pytest.param("cpca_star", CPCAStar, "beta", "auto", marks=pytest.mark.slow),
+        ("cpca", CPCA, "alpha", "denoise"),
         pytest.param("pcpca", PCPCA, "gamma", "auto", marks=pytest.mark.slow),
         pytest.param("pca", CPCA, "alpha", 0.0, marks=pytest.mark.slow),
     ],
@@ -458,8 +458,8 @@ def test_at_most_5000_evenly_spaced_frames_are_plotted_and_a_click_shows_one(vie
 @pytest.mark.parametrize(
     "method",
     [
-        "automatic",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in METHODS if one != "automatic"),
+        "pca",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in METHODS if one != "pca"),
     ],
 )
 def test_a_copied_script_gives_the_result_of_the_dock(viewer, dock, film, method):

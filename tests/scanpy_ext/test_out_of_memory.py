@@ -266,7 +266,7 @@ def test_only_the_cells_and_genes_in_use_are_loaded_into_memory(tmp_path, where)
     assert peak < matrix.data.nbytes
 
 
-@pytest.mark.parametrize("file_format", ["zarr", "h5ad"])
+@pytest.mark.parametrize("file_format", [pytest.param("zarr", marks=pytest.mark.slow), "h5ad"])
 def test_results_read_from_a_file_can_be_plotted(design, tmp_path, file_format):
     for call in EVERY.values():
         call(design)
