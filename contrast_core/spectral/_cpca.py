@@ -80,11 +80,11 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
           and features both exceed 10,000.
 
         "eigh" and "gram" solve small matrices by LAPACK. A matrix with at least 700 rows, and at
-        least 150 rows for each component, is solved by an iteration if the iteration converges
-        fast. A factorisation of the shifted matrix (its inertia) then proves that only k
-        eigenvalues exceed a bound, so that the iteration missed none of them. Rows that are not in
-        memory are read block by block. "lanczos" reads them again for every product. "gram" reads
-        blocks of columns, each of which may take a pass over all rows.
+        least 150 rows for each component (75 if alpha is "auto"), is solved by an iteration if the
+        iteration converges fast. A factorisation of the shifted matrix (its inertia) then proves
+        that only k eigenvalues exceed a bound, so that the iteration missed none of them. Rows that
+        are not in memory are read block by block. "lanczos" reads them again for every product.
+        "gram" reads blocks of columns, each of which may take a pass over all rows.
     random_state : int or None, default=None
         Seed of the start of "lanczos". Nothing else is random.
 
