@@ -35,7 +35,7 @@ from contrast_core.solve._frame import Frame
 from contrast_core.solve._plan import Plan
 
 _MAX_ITERATIONS = 100  # Newton's iteration takes fewer than ten steps in practice
-_DECOMPOSITIONS = 2  # a search may cost as much as this number of its steps
+_DECOMPOSITIONS = 2  # number of steps of Newton's iteration that a search may cost
 
 
 def solve_trace_ratio(

@@ -20,7 +20,6 @@ from contrast_core.solve._contrast import check_range
 from contrast_core.solve._plan import LIMITS, Limits, Plan, ProblemSize, make_plan
 
 _IN_FEATURES = make_plan(ProblemSize(2, 1, 1))  # a plan with matrices of features x features
-_EXPECTED = 13  # number of leading components of S that a truncation is expected to keep
 
 
 class PlannedPairs(NamedTuple):
@@ -89,11 +88,7 @@ def positive_pairs(
     def moments(form: Form, *, exchangeable: bool = True) -> PairMoments:
         return _checked(pair_moments(x, p, form, exchangeable=exchangeable))
 
-    plan = (
-        _IN_FEATURES
-        if in_features
-        else make_plan(ProblemSize(2 * n, n_features, _EXPECTED), limits)
-    )
+    plan = _IN_FEATURES if in_features else make_plan(ProblemSize(2 * n, n_features, 1), limits)
     total = n if x.weights is None else float(x.weights.sum())
     return PlannedPairs(total, n_features, plan, moments)
 

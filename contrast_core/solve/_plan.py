@@ -43,9 +43,11 @@ class Limits:
         Size of the largest matrix that is formed. A matrix of this size takes 800 MB, and LAPACK
         takes minutes to solve it.
     one_matrix : int
-        One contrast of k components of dense rows is solved by products if both the number of rows
-        and the number of features exceed ``one_matrix * (k + 2)``. Some passes over the rows then
-        cost less than a covariance.
+        One contrast of dense rows, or one fit of pairs, is solved by products if both the number of
+        rows and the number of features exceed this. Some passes over the rows then cost less than a
+        covariance. A search by products takes less time from about 1,000 rows and features on. But
+        its result is not proved, a path has to form the covariance afterwards, and the fit depends
+        on rows that the user may change.
     sparse_rows : int
         One contrast of sparse data with more features than rows is solved by products if the number
         of rows per component exceeds this. The cost of a Gram matrix grows with the square of the
@@ -71,7 +73,7 @@ class Limits:
     """
 
     matrix: int = 10_000
-    one_matrix: int = 200
+    one_matrix: int = 3000
     sparse_rows: int = 500
     columns_each: int = 30
     entry_columns: float = 2.5
@@ -172,8 +174,8 @@ class Plan:
         """Return the budget of columns for one contrast; None if LAPACK is faster.
 
         The search multiplies several columns at a time, which takes less time than one after
-        another, so the budget is larger than LAPACK's cost as a number of columns. The search
-        replaces the given number of LAPACK's decompositions.
+        another, so the budget is larger than LAPACK's cost as a number of columns. If the search
+        saves LAPACK several decompositions, it is worth trying with more components.
         """
         if not self.iterates(size, k / decompositions):
             return None
@@ -211,9 +213,8 @@ def _form_of(task: ProblemSize, limits: Limits) -> tuple[Form, str]:
     if task.products and task.contrasts == 1 and task.in_memory:
         if task.entries is not None and _products_pay(task, limits):
             return "products", "few components of many sparse rows"
-        large = limits.one_matrix * (task.n_components + 2)
-        if task.size > large and not task.automatic and task.entries is None:
-            return "products", f"one contrast; rows and features both exceed {large}"
+        if task.size > limits.one_matrix and not task.automatic and task.entries is None:
+            return "products", f"one contrast; rows and features both exceed {limits.one_matrix}"
     if task.direct == "span":
         return "span", "more features than rows"
     return "dense", "no more features than rows"

@@ -30,7 +30,7 @@ WIDE, TALL = (40, 800), (225, 450)
 SIGNAL, BACKGROUND = (60.0, 30.0), (300.0, 150.0)
 
 
-PRODUCTS = replace(LIMITS, one_matrix=6)  # with this limit, the form is "products"
+PRODUCTS = replace(LIMITS, one_matrix=100)  # with this limit, the form is "products"
 # Each case has the numbers of pairs and features, and the limits by which the form is chosen. The
 # solver "gram" uses the form "span".
 CASES = {
