@@ -12,12 +12,12 @@ the result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import ssyrk
-from scipy.linalg.lapack import spotrf, spotrs
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._search import Precondition, Ritz, Stage
@@ -58,15 +58,15 @@ class Pencil(NamedTuple):
         negated -= x
         return negated
 
-    def single_precision(self, alpha: float, scale: float) -> NDArray[np.float32]:
-        """Return ``(foreground - alpha * background) / scale``, in Fortran order."""
+    def contrast(self, alpha: float, scale: float, dtype: type[np.floating[Any]]) -> NDArray[Any]:
+        """Return ``(foreground - alpha * background) / scale`` in a dtype, in Fortran order."""
         x, *y = self.matrices
-        contrast = _single(x, 1 / scale)
+        contrast = _scaled(x, 1 / scale, dtype)
         for part in y:
-            contrast -= _single(part, alpha / scale)
+            contrast -= _scaled(part, alpha / scale, dtype)
         return contrast.T
 
-    def factored(self, ritz: Ritz) -> Precondition:
+    def factored(self, dtype: type[np.floating[Any]], ritz: Ritz) -> Precondition:
         """Return a solver for ``sigma I - C(alpha)``, made definite along the wanted Ritz vectors.
 
         The matrix is made definite by adding a multiple of the outer product of each wanted Ritz
@@ -81,28 +81,34 @@ class Pencil(NamedTuple):
         gap = float(values[k - 1] - values[k])
         step = max(gap, float(norms.max()), 1e-3 * scale)
         shift = values[k] + 0.5 * gap if norms.max() < gap else values[k - 1] + norms[-1]
+        [syrk] = get_blas_funcs(["syrk"], dtype=dtype)
+        potrf, potrs = get_lapack_funcs(["potrf", "potrs"], dtype=dtype)
         while True:
-            matrix = self.single_precision(ritz.alpha, -scale)
-            matrix.T.flat[:: len(matrix) + 1] += np.float32(shift / scale)
+            matrix = self.contrast(ritz.alpha, -scale, dtype)
+            matrix.T.flat[:: len(matrix) + 1] += dtype(shift / scale)
             lift = np.abs(values[:k] - shift) + 0.5 * gap + 1e-6 * scale
-            raised = (ritz.vectors * np.sqrt(lift / scale)).astype(np.float32)
-            matrix = ssyrk(1.0, raised, beta=1.0, c=matrix, overwrite_c=1, lower=1)
-            factor, failed = spotrf(matrix, lower=1, clean=0, overwrite_a=1)
+            raised = (ritz.vectors * np.sqrt(lift / scale)).astype(dtype)
+            matrix = syrk(1.0, raised, beta=1.0, c=matrix, overwrite_c=1, lower=1)
+            factor, failed = potrf(matrix, lower=1, clean=0, overwrite_a=1)
             if not failed:
                 break
             step *= 2
             shift += step
 
         def solve(columns: FloatArray, *_: object) -> FloatArray:
-            right = np.asfortranarray(columns, dtype=np.float32)
-            return np.asarray(spotrs(factor, right, lower=1)[0], dtype=np.float64)
+            right = np.asfortranarray(columns, dtype=dtype)
+            return np.asarray(potrs(factor, right, lower=1)[0], dtype=np.float64)
 
         return solve
 
     def factors(self) -> list[Stage]:
         """Return five stages; each makes a new Cholesky factor when the one before has stalled."""
         cost = self.size // 100
-        return [Stage(self.factored, patience=5, cost=cost)] * 5
+        single, double = (
+            Stage(partial(self.factored, dtype), patience=5, cost=cost)
+            for dtype in (np.float32, np.float64)
+        )
+        return [single, single, double, double, double]
 
 
 def by_diagonal(diagonals: Sequence[FloatArray], patience: int, extra: int = 2) -> Stage:
@@ -139,6 +145,6 @@ def _margins(values: FloatArray, diagonal: FloatArray, gap: float) -> FloatArray
     return np.maximum(values - diagonal[:, None], least)
 
 
-def _single(matrix: FloatArray, factor: float) -> NDArray[np.float32]:
-    """Return the product of a matrix and a factor, which is rounded to single precision."""
-    return np.multiply(matrix, factor, out=np.empty(matrix.shape, np.float32), casting="same_kind")
+def _scaled(matrix: FloatArray, factor: float, dtype: type[np.floating[Any]]) -> NDArray[Any]:
+    """Return the product of a matrix and a factor, rounded to a dtype."""
+    return np.multiply(matrix, factor, out=np.empty(matrix.shape, dtype), casting="same_kind")

@@ -48,10 +48,11 @@ class Limits:
         covariance. A search by products takes less time from about 1,000 rows and features on. But
         its result is not proved, a path has to form the covariance afterwards, and the fit depends
         on rows that the user may change.
-    sparse_rows : int
-        One contrast of sparse data with more features than rows is solved by products if the number
-        of rows per component exceeds this. The cost of a Gram matrix grows with the square of the
-        number of rows, and the cost of a search grows with the number of components.
+    wide : int
+        One contrast of sparse data with more features than rows is solved by products if the
+        squared number of rows exceeds this times ``(k + 2) * n_features``. The cost of a Gram
+        matrix grows with the square of the number of rows. The cost of a search grows with the
+        numbers of components and features.
     columns_each : int
         A search for k components is expected to multiply ``columns_each * (k + 2)`` columns.
     entry_columns : float
@@ -74,7 +75,7 @@ class Limits:
 
     matrix: int = 10_000
     one_matrix: int = 3000
-    sparse_rows: int = 500
+    wide: int = 70
     columns_each: int = 30
     entry_columns: float = 2.5
     products: int = 5000
@@ -222,11 +223,11 @@ def _form_of(task: ProblemSize, limits: Limits) -> tuple[Form, str]:
 
 def _products_pay(task: ProblemSize, limits: Limits) -> bool:
     """Return whether a search by products of sparse rows is faster than a matrix."""
-    if task.direct == "span":
-        few_rows = task.n_rows <= limits.sparse_rows * task.n_components
-        return not (few_rows or task.automatic)
-    if task.n_features < limits.iterated:
+    if task.size < limits.iterated:
         return False
+    if task.direct == "span":
+        search = limits.wide * (task.n_components + 2) * task.n_features
+        return task.n_rows**2 > search and not task.automatic
     return _columns(task, limits) < _columns_of_a_matrix(task, limits)
 
 

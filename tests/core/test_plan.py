@@ -45,6 +45,8 @@ FORMS: list[tuple[ProblemSize, str, str | None]] = [
     (ProblemSize(6000, 5001, 2, products=False), DENSE, None),
     (ProblemSize(6000, 5001, 2, in_memory=False), DENSE, None),
     (sparse(ProblemSize(3000, 25_000, 2), 1750), PRODUCTS, SPAN),
+    (sparse(ProblemSize(1500, 25_000, 2), 1750), SPAN, None),
+    (sparse(ProblemSize(600, 601, 1), 10), SPAN, None),
     (sparse(ProblemSize(3000, 25_000, 2, automatic=True), 1750), SPAN, None),
     (sparse(ProblemSize(3000, 25_000, 2, contrasts=2), 1750), SPAN, None),
     # Products are planned for every task if a matrix would be too large.
