@@ -130,10 +130,10 @@ def proved_components(
     eigenvalues above a bound. It takes one or two Cholesky factorisations at a cost of D^3/3 each.
 
     The search starts with the diagonal as its preconditioner, which helps if the features have
-    different scales. Once the diagonal no longer helps, a Cholesky factor of ``sigma I - C`` in
-    single precision is used too, where C is the matrix or the contrast, and the shift sigma is near
-    its k-th eigenvalue. The diagonal is still needed for eigenvectors whose eigenvalues lie far
-    above this shift.
+    different scales. Once the diagonal no longer helps, a Cholesky factor of ``sigma I - C`` is
+    used too, where C is the matrix or the contrast, and the shift sigma is near its k-th
+    eigenvalue. The diagonal is still needed for eigenvectors whose eigenvalues lie far above this
+    shift.
 
     Parameters
     ----------

@@ -1,23 +1,21 @@
-"""Preconditioners of the Davidson iteration: a diagonal, or a factor in single precision.
+"""Preconditioners of the Davidson iteration: a diagonal, or a Cholesky factor.
 
 Problem: an iteration for eigenvectors of C has approximate eigenvalues theta and vectors v (Ritz
 values and vectors). The residual ``C v - theta v`` points towards the solution only after it is
 multiplied by an approximate inverse of ``theta I - C``, the preconditioner. Davidson (Journal of
 Computational Physics 17:87, 1975) replaces C by its diagonal, which costs nothing. A Cholesky
-factor of the whole matrix in single precision is much better and costs as much as some dozens of
-products. A preconditioner need not be exact: it changes how fast the iteration converges, but not
-the result.
+factor of the whole matrix is much better and costs as much as some dozens of products. A
+preconditioner need not be exact: it changes how fast the iteration converges, but not the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from contrast_core._validation import FloatArray
 from contrast_core.linalg._search import Precondition, Ritz, Stage
@@ -58,15 +56,7 @@ class Pencil(NamedTuple):
         negated -= x
         return negated
 
-    def contrast(self, alpha: float, scale: float, dtype: type[np.floating[Any]]) -> NDArray[Any]:
-        """Return ``(foreground - alpha * background) / scale`` in a dtype, in Fortran order."""
-        x, *y = self.matrices
-        contrast = _scaled(x, 1 / scale, dtype)
-        for part in y:
-            contrast -= _scaled(part, alpha / scale, dtype)
-        return contrast.T
-
-    def factored(self, dtype: type[np.floating[Any]], ritz: Ritz) -> Precondition:
+    def factored(self, ritz: Ritz) -> Precondition:
         """Return a solver for ``sigma I - C(alpha)``, made definite along the wanted Ritz vectors.
 
         The matrix is made definite by adding a multiple of the outer product of each wanted Ritz
@@ -81,34 +71,26 @@ class Pencil(NamedTuple):
         gap = float(values[k - 1] - values[k])
         step = max(gap, float(norms.max()), 1e-3 * scale)
         shift = values[k] + 0.5 * gap if norms.max() < gap else values[k - 1] + norms[-1]
-        [syrk] = get_blas_funcs(["syrk"], dtype=dtype)
-        potrf, potrs = get_lapack_funcs(["potrf", "potrs"], dtype=dtype)
         while True:
-            matrix = self.contrast(ritz.alpha, -scale, dtype)
-            matrix.T.flat[:: len(matrix) + 1] += dtype(shift / scale)
+            matrix = self.negated(ritz.alpha).T
+            matrix.flat[:: len(matrix) + 1] += shift
             lift = np.abs(values[:k] - shift) + 0.5 * gap + 1e-6 * scale
-            raised = (ritz.vectors * np.sqrt(lift / scale)).astype(dtype)
-            matrix = syrk(1.0, raised, beta=1.0, c=matrix, overwrite_c=1, lower=1)
-            factor, failed = potrf(matrix, lower=1, clean=0, overwrite_a=1)
+            raised = ritz.vectors * np.sqrt(lift)
+            matrix = dsyrk(1.0, raised, beta=1.0, c=matrix, overwrite_c=1, lower=1)
+            factor, failed = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
             if not failed:
                 break
             step *= 2
             shift += step
 
         def solve(columns: FloatArray, *_: object) -> FloatArray:
-            right = np.asfortranarray(columns, dtype=dtype)
-            return np.asarray(potrs(factor, right, lower=1)[0], dtype=np.float64)
+            return np.asarray(dpotrs(factor, columns, lower=1)[0])
 
         return solve
 
     def factors(self) -> list[Stage]:
         """Return five stages; each makes a new Cholesky factor when the one before has stalled."""
-        cost = self.size // 100
-        single, double = (
-            Stage(partial(self.factored, dtype), patience=5, cost=cost)
-            for dtype in (np.float32, np.float64)
-        )
-        return [single, single, double, double, double]
+        return [Stage(self.factored, patience=5, cost=self.size // 100)] * 5
 
 
 def by_diagonal(diagonals: Sequence[FloatArray], patience: int, extra: int = 2) -> Stage:
@@ -143,8 +125,3 @@ def _margins(values: FloatArray, diagonal: FloatArray, gap: float) -> FloatArray
     """Return Ritz values (b,) minus a diagonal (D,), with a positive lower bound, (D, b)."""
     least = max(_FLOOR * float(np.abs(values).max()), gap / 2, _TINY)
     return np.maximum(values - diagonal[:, None], least)
-
-
-def _scaled(matrix: FloatArray, factor: float, dtype: type[np.floating[Any]]) -> NDArray[Any]:
-    """Return the product of a matrix and a factor, rounded to a dtype."""
-    return np.multiply(matrix, factor, out=np.empty(matrix.shape, dtype), casting="same_kind")

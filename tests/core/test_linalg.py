@@ -151,16 +151,6 @@ def test_multiple_and_decoupled_eigenvalues_are_found() -> None:
     np.testing.assert_allclose(seen.values[:3], [20.0, 9.0, 9.0], rtol=1e-12)
 
 
-def test_eigenvalues_closer_together_than_single_precision_are_separated() -> None:
-    """Use a gap of 1e-10 times the norm, as for an alpha that almost excludes the background."""
-    values = np.r_[
-        np.linspace(2, 1, 5), np.linspace(1 - 1e-6, 0.5, 145), -np.linspace(1e3, 1e4, 150)
-    ]
-    pairs = proved_components((symmetric(values),), 5, 1200).pairs
-    assert pairs is not None
-    np.testing.assert_allclose(pairs.values, values[:6], rtol=1e-9)
-
-
 def test_the_automatic_alpha_is_the_largest_trace_ratio() -> None:
     """Check that the leading eigenvalues of ``x - alpha (y + ridge I)`` add up to zero.
 
