@@ -108,6 +108,7 @@ stamp=.venv/.contrast-suite
 if [ ! -f "$stamp" ] || [ "$(fingerprint)" != "$(cat "$stamp")" ]; then
     say "installing contrast-suite[all,docs,test] into .venv"
     [ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet --disable-pip-version-check uv
-    .venv/bin/uv pip install --quiet --python .venv/bin/python --editable '.[all,docs,test]'
+    .venv/bin/uv pip install --quiet --compile-bytecode --python .venv/bin/python \
+        --editable '.[all,docs,test]'
     fingerprint >"$stamp"
 fi

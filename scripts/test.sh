@@ -18,11 +18,13 @@ scripts/setup.sh
 PATH="$PWD/.venv/bin:$PATH"
 ruff check .
 ruff format --check .
-mypy
 lint-imports
 npe2 validate contrast-suite
+mypy &
+types=$!
 if [ ${#tests[@]} -eq 0 ]; then
     scripts/docs.sh
     scripts/demo.sh
 fi
 python -m pytest -n 2 --dist worksteal "${tests[@]}" "$@"
+wait "$types"

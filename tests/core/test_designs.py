@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 
 METHODS = [CPCA(2), CPCA(2, alpha=1.0), CPCAStar(2), PCPCA(2), SparseCPCA(2, alpha=0.5)]
 # The first shape is solved with covariances of the features, the second in the span of the rows.
-SHAPES = [(120, 90, 12), (40, 36, 1700)]
+SHAPES = [(120, 90, 12), (40, 36, 400)]
 
 
 def study(n: int, m: int, d: int, sparse: bool = False) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from itertools import count
 from unittest.mock import Mock
@@ -101,6 +102,13 @@ class Dock:
         (top, left), (bottom, right) = corners
         box = np.array([[top, left], [top, right], [bottom, right], [bottom, left]])
         self.choices.area.value.add_rectangles(box)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_objects():
+    """Exempt imported modules from garbage collection, which napari often asks for."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -115,7 +115,8 @@ def test_a_dock_opened_after_two_films_runs_the_automatic_method(viewer, film, q
     assert notified() == []
 
 
-@pytest.mark.parametrize("absorbed", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("absorbed", [False, True])
 def test_large_frames_are_compared_with_a_library_of_background_frames(viewer, dock, absorbed):
     rng = np.random.default_rng(0)
     patterns = rng.random((3, 60, 50))
@@ -332,7 +333,8 @@ def test_a_box_marks_the_same_pixels_under_any_scale_in_all_frames_or_in_one(vie
     assert np.corrcoef(found.ravel(), expected[corner].ravel())[0, 1] > 0.99
 
 
-@pytest.mark.parametrize("axis", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("axis", [0, 1])
 def test_channels_are_run_one_by_one_and_their_results_are_added_all_or_none(
     viewer, dock, notified, monkeypatch, axis
 ):
@@ -543,7 +545,10 @@ def test_every_control_of_the_dock_can_be_reached_on_a_small_screen(make_napari_
 
 @pytest.mark.parametrize(
     ("shape", "compare", "largest"),
-    [((5, 64, 64), PATCHES, 64 * 64), ((20_000, 6, 5), WHOLE, 2**17)],
+    [
+        ((5, 64, 64), PATCHES, 64 * 64),
+        pytest.param((20_000, 6, 5), WHOLE, 2**17, marks=pytest.mark.slow),
+    ],
 )
 def test_only_what_is_shown_of_a_lazy_result_is_computed_and_not_by_the_main_thread(
     viewer, dock, monkeypatch, applied, shape, compare, largest

@@ -46,6 +46,7 @@ def partners(adata, key="pairs"):
     return pairs.row, pairs.col
 
 
+@pytest.mark.slow
 def test_a_cell_type_missing_from_one_condition_is_reported_and_rarely_paired(kang):
     lone = (kang.obs["cell_type"] == "B cells") & (kang.obs["condition"] == "ctrl")
     part = kang[~lone].copy()
