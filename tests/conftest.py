@@ -33,8 +33,8 @@ NEEDS_TORCH = ("CVAE(", ".cvae(", 'inference="vi"', "torch")  # code of examples
 
 
 # Code of examples that take more than a few seconds. For example, `mixing_report` loads umap,
-# which compiles its functions.
-SLOW = ("mixing_report(", ".posterior(", "cross_validated_penalty(")
+# which compiles its functions, and `OnlineCPCAStar` compiles its steps.
+SLOW = ("mixing_report(", ".posterior(", "cross_validated_penalty(", "OnlineCPCAStar(")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their marks

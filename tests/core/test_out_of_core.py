@@ -35,8 +35,14 @@ def rows() -> Any:
 small = partial(rows_of, elements=256 * D)
 
 
-@pytest.mark.parametrize("kind", [*STORED, *LAZY])
-@pytest.mark.parametrize("estimator", [CPCA(2, alpha=1.5), PCPCA(2, gamma=0.3)], ids=repr)
+@pytest.mark.parametrize(
+    ("estimator", "kind"),
+    [
+        *((CPCA(2, alpha=1.5), kind) for kind in (*STORED, *LAZY)),
+        *((PCPCA(2, gamma=0.3), kind) for kind in ("HDF5", "backed CSR", "dask")),
+    ],
+    ids=str,
+)
 def test_estimators_accept_data_outside_memory(
     rows: Any, kind: str, tmp_path: Path, estimator: Any
 ) -> None:

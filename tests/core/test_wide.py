@@ -201,7 +201,7 @@ def test_nearly_dependent_rows_do_not_make_components_less_precise() -> None:
 def test_a_failed_iteration_falls_back_to_a_matrix() -> None:
     """Use a spectrum without a clear gap after the third eigenvalue, and a small budget."""
     x, y = sparse_data()
-    few = replace(LIMITS, columns_each=0, entry_columns=0.1, products=8, wide=0)
+    few = replace(LIMITS, columns_each=0, entry_columns=0.1, products=8, iterated=0, wide=0)
     made: list[Form] = []
 
     def solve(plan: Plan) -> Any:
