@@ -9,10 +9,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # would compile all modules again.
 unset PYTHONDONTWRITEBYTECODE
 
-tests=(-m "not slow")
+marks="not slow"
 if [ "${1:-}" = --all ]; then
     shift
-    tests=()
+    marks=""
 fi
 scripts/setup.sh
 PATH="$PWD/.venv/bin:$PATH"
@@ -20,11 +20,16 @@ ruff check .
 ruff format --check .
 lint-imports
 npe2 validate contrast-suite
+# Two cores are better used if these run beside the tests.
 mypy &
-types=$!
-if [ ${#tests[@]} -eq 0 ]; then
-    scripts/docs.sh
-    scripts/demo.sh
+beside=($!)
+if [ -z "$marks" ]; then
+    (scripts/docs.sh && scripts/demo.sh) &
+    beside+=($!)
 fi
-python -m pytest -n 2 --dist worksteal "${tests[@]}" "$@"
-wait "$types"
+status=0
+python -m pytest -n 2 --dist worksteal -m "$marks" "$@" || status=$?
+for process in "${beside[@]}"; do
+    wait "$process" || { status=1 && echo "test: the types, the documentation or the demo failed" >&2; }
+done
+exit "$status"
