@@ -231,7 +231,9 @@ def test_a_numerical_search_finds_no_parameters_with_a_larger_likelihood(seed: i
         assert -found.fun == pytest.approx(best, abs=0.05)
 
 
-@pytest.mark.parametrize(("k", "t"), [(2, 2), (8, 2), (12, 12)])
+@pytest.mark.parametrize(
+    ("k", "t"), [(2, 2), (8, 2), (12, 12), pytest.param(20, 2, marks=pytest.mark.slow)]
+)
 def test_the_likelihood_never_falls_and_ends_at_its_maximum(k: int, t: int) -> None:
     data = load_mouse_protein()
     model = fit(data.foreground, data.background, k, t)
