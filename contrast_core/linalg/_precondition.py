@@ -89,8 +89,8 @@ class Pencil(NamedTuple):
         return solve
 
     def factors(self) -> list[Stage]:
-        """Return five stages; each makes a new Cholesky factor when the one before has stalled."""
-        return [Stage(self.factored, patience=5, cost=self.size // 100)] * 5
+        """Return eight stages; each makes a new Cholesky factor when the one before has stalled."""
+        return [Stage(self.factored, patience=5, cost=self.size // 100)] * 8
 
 
 def by_diagonal(diagonals: Sequence[FloatArray], patience: int, extra: int = 2) -> Stage:
