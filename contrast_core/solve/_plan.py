@@ -45,10 +45,9 @@ class Limits:
     one_matrix : int
         One contrast of dense rows, or one fit of pairs, is solved by products if both the number of
         rows and the number of features exceed this. Some passes over the rows then cost less than a
-        covariance. The automatic contrast of few components is also solved by products then, unless
-        there are few rows for each feature. A search by products takes less time from about 1,000
-        rows and features on. But its result is not proved, a path has to form the covariance
-        afterwards, and the fit depends on rows that the user may change.
+        covariance. A search by products takes less time from about 1,000 rows and features on. But
+        its result is not proved, a path has to form the covariance afterwards, and the fit depends
+        on rows that the user may change.
     wide : int
         One contrast of sparse data with more features than rows is solved by products if the
         squared number of rows exceeds this times ``(k + 2) * n_features``. The cost of a Gram
@@ -212,20 +211,20 @@ def _form_of(task: ProblemSize, limits: Limits) -> tuple[Form, str]:
         return task.form, f"solver={NAMES[task.form]!r} was asked for"
     if task.products and task.size > limits.matrix:
         return "products", f"rows and features both exceed {limits.matrix}"
-    if task.products and task.contrasts == 1 and task.in_memory and _products_pay(task, limits):
-        return "products", "a search with the rows is expected to be faster than with a matrix"
+    if task.products and task.contrasts == 1 and task.in_memory:
+        if task.entries is not None and _products_pay(task, limits):
+            return "products", "few components of many sparse rows"
+        if task.size > limits.one_matrix and not task.automatic and task.entries is None:
+            return "products", f"one contrast; rows and features both exceed {limits.one_matrix}"
     if task.direct == "span":
         return "span", "more features than rows"
     return "dense", "no more features than rows"
 
 
 def _products_pay(task: ProblemSize, limits: Limits) -> bool:
-    """Return whether a search by products is faster than a matrix, for a single contrast."""
-    dense = task.entries is None
-    if task.size <= (limits.one_matrix if dense else limits.iterated):
+    """Return whether a search by products of sparse rows is faster than a matrix."""
+    if task.size < limits.iterated:
         return False
-    if dense and not task.automatic:
-        return True
     if task.direct == "span":
         search = limits.wide * (task.n_components + 2) * task.n_features
         return task.n_rows**2 > search and not task.automatic
@@ -248,12 +247,11 @@ def _columns(task: ProblemSize, limits: Limits) -> float:
 def _columns_of_a_matrix(task: ProblemSize, limits: Limits) -> float:
     """Return the cost of forming and solving a matrix, as a number of columns."""
     if task.entries is None:
-        entries, formed = task.n_rows * task.n_features, task.size / 2
-    else:
-        entries, formed = task.entries, limits.entry_columns * task.entries / task.n_rows
+        return task.size / 2
     # A search also makes each column orthogonal to all earlier columns, which matters if there are
     # few entries. For each column, this is estimated to cost as much as inner products with a third
     # of all columns that the search multiplies.
     others = limits.columns_each * (task.n_components + 2.0) / 3
-    column = entries + others * task.n_features
-    return formed + task.size**4 / (4 * limits.lapack_columns * column)
+    column = task.entries + others * task.n_features
+    solved = task.size**4 / (4 * limits.lapack_columns * column)
+    return limits.entry_columns * task.entries / task.n_rows + solved
