@@ -11,7 +11,7 @@ from sklearn.linear_model import ElasticNet, lars_path_gram
 from contrast_core import CPCA, SecondMoments, SparseCPCA, cross_validated_penalty
 from contrast_core.datasets import make_sparse_groups
 from contrast_core.linalg import sparse_components
-from contrast_core.linalg._sparse_components import _least_angle, _Matrix
+from contrast_core.linalg._sparse_components import _ElasticNet, _least_angle, _Matrix
 from contrast_core.rows import rows_of
 from contrast_core.spectral._penalty import _folds
 from tests.core.test_contract import planted
@@ -37,6 +37,24 @@ def test_a_cross_validated_penalty_keeps_the_true_features_and_few_others() -> N
     assert choice.penalty == choice.penalties[choice.contrasts.mean(axis=0).argmax()]
     again = SparseCPCA(2, penalty=choice.penalty).fit(data.foreground, **given)
     np.testing.assert_array_equal(again.components_, choice.fitted.components_)
+
+
+def test_a_feature_that_has_to_enter_an_elastic_net_is_not_overlooked() -> None:
+    """Solve a problem of one feature, and then a problem for which these features do not suffice.
+
+    The second feature is correlated negatively with the first and positively with the target.
+    """
+    C = np.array([[1.0, -0.4], [-0.4, 1.0]])
+    first, second = (np.linalg.solve(C, correlations) for correlations in ([1, 0.0], [1, 0.25]))
+
+    def solver() -> Any:
+        return _ElasticNet(_Matrix(np.linalg.cholesky(C).T, 0.1, {}), 0.3, None)
+
+    used = solver()
+    assert np.count_nonzero(used.solve(first)) == 1
+    found = used.solve(second)
+    assert np.count_nonzero(found) == 2
+    np.testing.assert_allclose(found, solver().solve(second), atol=1e-9)
 
 
 @pytest.mark.parametrize("ridge", [1e-3, 1.0])
