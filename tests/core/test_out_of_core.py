@@ -114,6 +114,20 @@ def test_memory_is_bounded_by_the_size_of_blocks() -> None:
         tracemalloc.stop()
 
 
+def test_a_csc_file_is_loaded_in_blocks_of_limited_size(
+    rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = rows_of(KINDS["backed CSC"](rows, tmp_path), elements=N // 4)
+    widths, original = [], type(dataset)._read_columns
+    monkeypatch.setattr(
+        type(dataset),
+        "_read_columns",
+        lambda self, which: widths.append(which.stop - which.start) or original(self, which),
+    )
+    np.testing.assert_array_equal(dataset.load().toarray(), rows)
+    assert widths == [4, 4, 4]  # a pass reads 16 * N / 4 values
+
+
 def test_threads_do_not_change_the_results(rows: Any) -> None:
     """Check that results do not depend on the number of threads, on timing or on other fits."""
     with threadpool_limits(1, user_api="blas"):
