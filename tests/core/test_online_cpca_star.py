@@ -140,6 +140,18 @@ def test_the_iteration_converges_if_leading_eigenvalues_are_far_apart() -> None:
         OnlineCPCAStar(2, beta=0.5, learning_rate=1e-5, n_passes=1).fit(X, background=Y)
 
 
+@pytest.mark.parametrize("scale", [0.3, 3.0])
+def test_eigenvalues_and_directions_have_the_scale_of_the_batch_solution(scale: float) -> None:
+    X, Y = separated()
+    batch = CPCAStar(2, beta=0.5).fit(X, background=scale * Y)
+    online = OnlineCPCAStar(2, beta=0.5, decay_steps=3000, n_passes=60)
+    online.fit(X, background=scale * Y)
+    values, expected = online.generalized_eigenvalues_, batch.generalized_eigenvalues_
+    np.testing.assert_allclose(values, expected, rtol=0.02)
+    lengths, expected = (np.linalg.norm(each.directions_, axis=1) for each in (online, batch))
+    np.testing.assert_allclose(lengths, expected, rtol=0.02)
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_components_near_the_solution_are_improved(seed: int) -> None:
     rng = np.random.default_rng(seed)
