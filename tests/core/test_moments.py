@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from contrast_core import CPCA, PCAPlusPlus, SecondMoments
-from contrast_core.moments import FeatureMoments, PairMoments, grouped_moments
+from contrast_core import CPCA, ContrastWarning, PCAPlusPlus, SecondMoments
+from contrast_core.moments import FeatureMoments, PairMoments, grouped_moments, warn_of_units
 from contrast_core.rows import rows_of
 from tests.core.kinds import KINDS, assert_same_moments, long_indices
 
@@ -410,3 +410,11 @@ def test_moments_that_do_not_belong_together_are_refused() -> None:
     for i, bad in enumerate([[1] * 6, [0.0, *[1.0] * 5], np.full((6, D), np.nan), np.ones((3, 3))]):
         with pytest.raises(ValueError, match=r"twice|holds 0|NaN|n_groups|shape"):
             grouped_moments(*parts[:i], bad, *parts[i + 1 :])
+
+
+def test_constant_features_do_not_count_in_the_warning_about_units() -> None:
+    variances = np.r_[100.0, 1.0, 1.0, np.zeros(20)]
+    warn_of_units(variances, variances, 50)  # there is no warning about three features
+    variances[3] = 1.0
+    with pytest.warns(ContrastWarning, match="1 of 4 features .column 0. hold 97%"):
+        warn_of_units(variances, variances, 50)
