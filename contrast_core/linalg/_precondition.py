@@ -4,8 +4,9 @@ Problem: an iteration for eigenvectors of C has approximate eigenvalues theta an
 values and vectors). The residual ``C v - theta v`` points towards the solution only after it is
 multiplied by an approximate inverse of ``theta I - C``, the preconditioner. Davidson (Journal of
 Computational Physics 17:87, 1975) replaces C by its diagonal, which costs nothing. A Cholesky
-factor of the whole matrix is much better and costs as much as some dozens of products. A
-preconditioner need not be exact: it changes how fast the iteration converges, but not the result.
+factor of the whole matrix is much better, but it costs as much as dozens to hundreds of products
+with a column. A preconditioner need not be exact: it changes how fast the iteration converges, but
+not the result.
 """
 
 from __future__ import annotations

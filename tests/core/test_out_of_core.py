@@ -119,11 +119,12 @@ def test_a_csc_file_is_loaded_in_blocks_of_limited_size(
 ) -> None:
     dataset = rows_of(KINDS["backed CSC"](rows, tmp_path), elements=N // 4)
     widths, original = [], type(dataset)._read_columns
-    monkeypatch.setattr(
-        type(dataset),
-        "_read_columns",
-        lambda self, which: widths.append(which.stop - which.start) or original(self, which),
-    )
+
+    def read(self: Any, which: slice) -> Any:
+        widths.append(which.stop - which.start)
+        return original(self, which)
+
+    monkeypatch.setattr(type(dataset), "_read_columns", read)
     np.testing.assert_array_equal(dataset.load().toarray(), rows)
     assert widths == [4, 4, 4]  # a pass reads 16 * N / 4 values
 
