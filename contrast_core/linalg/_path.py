@@ -23,6 +23,7 @@ again. No unproved result is returned.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -38,10 +39,19 @@ from contrast_core.linalg._proof import (
     is_proved,
     spectral_norm,
 )
-from contrast_core.linalg._search import EXTRA, Ritz, SearchSpace, random_block, search, squares_fit
+from contrast_core.linalg._search import (
+    EXTRA,
+    Precondition,
+    Ritz,
+    SearchSpace,
+    Stage,
+    random_block,
+    search,
+    squares_fit,
+)
 
 _EPS = float(np.finfo(np.float64).eps)
-_GROUP = 6  # neighbouring contrasts that share a preconditioner and a budget
+_GROUP = 6  # neighbouring contrasts that are solved together and share a budget
 
 
 def contrastive_path(
@@ -114,7 +124,7 @@ class _ProvedPath:
         self.beta = np.full(len(self.pairs), np.inf)  # upper bounds of the (k+1)-th eigenvalues
         self.tried = np.zeros(len(self.pairs), dtype=bool)  # where `bound_by_inertia` was called
         if self.pairs:
-            self._prove(0, len(self.pairs) - 1)
+            self._prove()
         self.proved = {i: p for i, p in enumerate(self.pairs) if self._is_proved(i, self.beta[i])}
 
     def _candidates(self, alphas: FloatArray, budget: float) -> list[RitzPairs]:
@@ -135,13 +145,23 @@ class _ProvedPath:
         stage = by_diagonal(pencil.diagonals, 4)
         search(space, lambda: alphas[:1], self.k, [stage], tolerance, 2 * budget)
         candidates: list[RitzPairs] = []
+        factors: list[Precondition] = []
+
+        def new_factor(ritz: Ritz) -> Precondition:
+            factors.append(pencil.factored(ritz))
+            return factors[-1]
+
+        # A factor helps beyond the contrast for which it was made. A group begins with the last
+        # factor of the group before, and keeps it as long as each step reduces the error enough.
+        new_stages = [stage._replace(make=new_factor) for stage in pencil.factors()]
+        last_stage = Stage(lambda _: factors[-1], patience=1)
         for i in range(0, len(alphas), _GROUP):
             group = alphas[i : i + _GROUP]
             pairs, converged = search(
                 space,
                 partial(np.copy, group),
                 self.k,
-                pencil.factors(),
+                [last_stage, *new_stages] if factors else new_stages,
                 tolerance,
                 budget * len(group),
             )
@@ -157,29 +177,41 @@ class _ProvedPath:
     def _is_proved(self, i: int, beta: float) -> bool:
         return is_proved(self.pairs[i], beta, self._norm(float(self.alphas[i])))
 
-    def _prove(self, low: int, high: int) -> None:
-        """Bound the (k+1)-th eigenvalue at contrasts `low` and `high`, and at all between them.
+    def _prove(self) -> None:
+        """Bound the (k+1)-th eigenvalue by inertia at a few contrasts, by chords at the others.
 
-        Inertia gives the bounds at the two ends, and the chord gives the bounds in between. If
-        the chord does not prove a result that inertia may prove, the interval is halved.
+        Each chord begins where the one before ends, and is as long as it is expected to prove all
+        results between its ends. If inertia gives a larger bound than expected, a shorter chord is
+        tried.
         """
-        for end in (low, high):
-            self._bound_by_inertia(end)
+        low, last = 0, len(self.pairs) - 1
+        self._bound_by_inertia(low)
+        while low < last:
+            high = low + 1
+            while high < last and self._proves_between(low, high + 1):
+                high += 1
+            self._bound_by_inertia(high)
+            if self._proves_between(low, high):
+                for i, bound in self._chord(low, high):
+                    self.beta[i] = min(self.beta[i], bound)
+                low = high
+
+    def _proves_between(self, low: int, high: int) -> bool:
+        """Return whether the chord proves each result in between that inertia may prove."""
+        return all(
+            self._is_proved(i, bound)
+            for i, bound in self._chord(low, high)
+            if self._is_proved(i, self.pairs[i].first_bound)
+        )
+
+    def _chord(self, low: int, high: int) -> Iterator[tuple[int, float]]:
+        """Yield each contrast in between and a bound of its (k+1)-th eigenvalue."""
         sums = self._upper_sum(low), self._upper_sum(high)
         span = self.alphas[high] - self.alphas[low]
-        unproved = False
         for i in range(low + 1, high):
             weight = (self.alphas[i] - self.alphas[low]) / span
             chord = (1 - weight) * sums[0] + weight * sums[1]
-            self.beta[i] = min(self.beta[i], chord - self.pairs[i].values[:-1].sum())
-            proved, provable = (
-                self._is_proved(i, beta) for beta in (self.beta[i], self.pairs[i].first_bound)
-            )
-            unproved |= provable and not proved
-        if unproved:
-            middle = (low + high) // 2
-            self._prove(low, middle)
-            self._prove(middle, high)
+            yield i, float(chord - self.pairs[i].values[:-1].sum())
 
     def _bound_by_inertia(self, i: int) -> None:
         if self.tried[i]:
@@ -190,7 +222,11 @@ class _ProvedPath:
         self.beta[i] = bound_by_inertia(negated, self.pairs[i])
 
     def _upper_sum(self, i: int) -> float:
-        """Return an upper bound of the sum of the k + 1 largest eigenvalues."""
+        """Return an upper bound of the sum of the k + 1 largest eigenvalues.
+
+        Before inertia was tried at this contrast, this is the bound that is expected of it.
+        """
         pairs = self.pairs[i]
+        beta = self.beta[i] if self.tried[i] else pairs.first_bound
         rounding = self.k * (pairs.residual + _EPS * self._norm(float(self.alphas[i])))
-        return float(pairs.values[:-1].sum() + rounding + self.beta[i])
+        return float(pairs.values[:-1].sum() + rounding + beta)
