@@ -31,9 +31,7 @@ def fix_signs(components: FloatArray) -> FloatArray:
 
 def orthonormal_rows(directions: FloatArray) -> FloatArray:
     """Return orthonormal rows; the first j rows span the same space as the first j directions."""
-    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
-    unit = directions / np.maximum(lengths, np.finfo(np.float64).tiny)
-    return fix_signs(np.linalg.qr(unit.T)[0].T)
+    return fix_signs(np.linalg.qr(directions.T)[0].T)
 
 
 def aligned(rows: FloatArray, target: FloatArray) -> FloatArray:

@@ -13,6 +13,7 @@ from scipy.stats import t as student
 from sklearn.metrics import roc_auc_score
 
 from contrast_core import condition_shift, responders
+from contrast_core.significance._condition_shift import _shrunk
 
 D = 30
 
@@ -301,3 +302,19 @@ def test_the_result_gives_the_ratio_and_the_stability_of_features() -> None:
     np.testing.assert_allclose(stability, expected)
     assert stability[7] == 1
     np.testing.assert_array_equal(found.stability(D), same.mean(axis=0))
+    few = condition_shift(rows(200, 0), background=rows(200, 1), n_resamples=7, random_state=0)
+    assert few.resampled.shape == (7, D)
+
+
+def test_observed_differences_are_reduced_by_the_share_of_their_errors() -> None:
+    """Let half of the true differences be zero, and the others have 50 times their error's variance.
+
+    The expected true difference of a feature that surely differs is 50 / 51 of the observed one.
+    """
+    rng = np.random.default_rng(0)
+    error = np.linspace(0.1, 10, 5000)
+    variance = error * np.where(np.arange(5000) % 2, 51, 1)
+    observed = np.sqrt(variance) * rng.normal(size=5000)
+    sure = observed**2 > 30 * error
+    found = _shrunk(observed[None], error[None])[0, sure] / observed[sure]
+    np.testing.assert_allclose(found, 50 / 51, atol=0.003)

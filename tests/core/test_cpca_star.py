@@ -106,6 +106,8 @@ def test_condition_limit_keeps_the_leading_principal_directions_of_both_datasets
     np.testing.assert_allclose(limited.generalized_eigenvalues_, inside.generalized_eigenvalues_)
     with pytest.raises(ValueError, match=r"n_components=6, but 5 directions .* condition_limit"):
         CPCAStar(6, beta=0.7, condition_limit=limit).fit(X, background=Y)
+    with pytest.raises(ValueError, match="condition_limit=1 is out of range: it must be above 1"):
+        CPCAStar(3, condition_limit=1).fit(X, background=Y)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e5])
@@ -130,6 +132,7 @@ def test_the_ratio_is_infinite_along_directions_with_foreground_variance_only(sc
     np.testing.assert_allclose(star.generalized_eigenvalues_[2], w[-1], rtol=1e-7)
     with pytest.warns(ContrastWarning, match="2 directions vary in the foreground only.* which 1 "):
         CPCAStar(1, beta=1, condition_limit=1e13).fit(X, background=Y)
+    CPCAStar(2, beta=1, condition_limit=1e13).fit(X, background=Y)  # without this warning
 
 
 @pytest.mark.parametrize("kind", [np.asarray, SecondMoments.from_data])

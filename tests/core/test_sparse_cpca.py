@@ -178,6 +178,8 @@ def test_tied_penalties_give_the_sparsest_fit_and_shared_donors_stay_in_one_fold
     for in_x, in_y in _folds(rows_of(X), rows_of(Y), *donors, 4, np.random.default_rng(0)):
         assert not set(donors[0][in_x]) & set(donors[1][~in_y])
         assert not set(donors[1][in_y]) & set(donors[0][~in_x])
+    smallest = _folds(rows_of(X), rows_of(Y[:10]), None, None, 5, np.random.default_rng(0))
+    assert [int(in_y.sum()) for _, in_y in smallest] == [2] * 5
 
 
 X, Y = planted()

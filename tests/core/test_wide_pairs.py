@@ -115,7 +115,7 @@ def test_the_span_and_products_agree_with_the_covariance(
         positive = positive.toarray()
     # Blocks of 64 rows give several blocks and a remainder.
     views = pairs_by(limits, *(rows_of(rows, elements=64 * shape[1]) for rows in (X, positive)))
-    for truncation in ("auto",) if sparse else ("auto", 3, 0.5):
+    for truncation in ("auto",) if sparse else ("auto", 3, 0.7):
         form: Any = {"truncation": truncation, "exchangeable": exchangeable}
         wanted = PCAPlusPlus(**form).fit(reference(shape, sparse))
         found = PCAPlusPlus(**form).fit(views)

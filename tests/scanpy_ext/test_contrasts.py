@@ -96,6 +96,10 @@ def test_donors_give_p_values_adjusted_for_the_number_of_levels() -> None:
     assert len(genes) == len(set(genes)) <= 6
     assert set(genes[:3]) <= {f"gene{i}" for i in range(5)}
     assert [text.get_text() for text in dots.get_legend().get_texts()] == ["0.25", "0.5", "1"]
+    drawn = dots.collections[0]
+    largest = np.abs(drawn.get_array()).max()
+    assert drawn.get_clim() == (-largest, largest)
+    assert drawn.colorbar.ax.get_ylabel() == "loading"
     assert "over donors" in evidence.get_xlabel()
 
 

@@ -122,6 +122,8 @@ def test_the_significance_plot_shows_p_values_by_donor(analysed):
     below = [label.get_text() for label in left.get_xticklabels()]
     assert below == [f"{i + 1}\n{p:.2g}" for i, p in enumerate(table["p_value"])]
     assert left.get_xlabel() == "component, and its p-value"
+    assert right.get_xlabel() == "component"
+    np.testing.assert_array_equal(right.get_xticks(), np.arange(len(table)) + 1)
     assert "exploratory" not in left.get_title()
     assert len(right.patches) == 4
 

@@ -40,12 +40,16 @@ def test_values_that_are_not_logarithms_cause_a_warning(
     scaled = sc.pp.scale(logs, copy=True, max_value=10)
     silent = scaled.copy()
     silent.X[:, : 3 * silent.n_vars // 4] = 0  # these genes are not expressed
+    rare = logs.copy()
+    rare.X = (np.random.default_rng(0).random(logs.shape) < 0.1).astype(float)
+    sc.pp.scale(rare)  # all values lie above -1
     words = ["raw counts", "sc.pp.scale", "too large for logarithms of counts"]
     for adata, expected in [
         (counts, words[0]),
         (sparse, words[0]),
         (scaled, words[1]),
         (silent, words[1]),
+        (rare, words[1]),
         (normalised, words[2]),
         (logs, None),
     ]:
