@@ -307,7 +307,7 @@ def test_the_result_gives_the_ratio_and_the_stability_of_features() -> None:
 
 
 def test_observed_differences_are_reduced_by_the_share_of_their_errors() -> None:
-    """Let half of the true differences be zero, and the others have 50 times their error's variance.
+    """Let half of the true differences be 0, and the others have 50 times their error's variance.
 
     The expected true difference of a feature that surely differs is 50 / 51 of the observed one.
     """
