@@ -33,9 +33,9 @@ from contrast_core.rows import Rows, row_view
 # Smallest number of stored entries for which threads share a product. With fewer entries, one
 # thread takes less than a millisecond.
 _WORTH_SHARING = 2**18
-# Number of values in a block of rows in memory. The block stays in the processor's cache while it
-# is centred and multiplied twice.
-_CACHED = 2**18
+# Number of values in a block of dense rows in memory. The block stays in the processor's cache while
+# it is centred and multiplied.
+CACHED = 2**18
 
 
 class Term(NamedTuple):
@@ -69,7 +69,7 @@ class Term(NamedTuple):
         product = np.zeros(columns.shape)
         # The buffer is reused, because allocating memory costs as much time as the product.
         buffer = np.empty((0, len(self.mean)))
-        elements = _CACHED if self.rows.in_memory else None
+        elements = CACHED if self.rows.in_memory else None
         for block in self.rows.blocks(elements=elements, dense=True, check=False):
             if len(buffer) < len(block):
                 buffer = np.empty((len(block), len(self.mean)))

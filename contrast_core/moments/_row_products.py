@@ -22,6 +22,7 @@ from scipy.sparse import issparse, vstack
 from contrast_core._validation import FloatArray
 from contrast_core.linalg import worker_threads
 from contrast_core.moments._feature_moments import FeatureMoments
+from contrast_core.moments._products import CACHED
 from contrast_core.moments._sparse import filled_features, group_sums, sparse_gram
 from contrast_core.rows import Rows, check_finite
 
@@ -117,7 +118,8 @@ class StackedRows:
         weights, start = self._times_root_weights(weights), 0
         combined = np.zeros((weights.shape[1], self.n_features))
         for part in self.parts:
-            for block in part.blocks(check=False):
+            elements = CACHED if part.in_memory and not part.is_sparse else None
+            for block in part.blocks(elements=elements, check=False):
                 some = slice(start, start + block.shape[0])
                 own, codes, start = weights[some], self.codes[some], some.stop
                 if issparse(block):
