@@ -33,8 +33,8 @@ from contrast_core.rows import Rows, row_view
 # Smallest number of stored entries for which threads share a product. With fewer entries, one
 # thread takes less than a millisecond.
 _WORTH_SHARING = 2**18
-# Number of values in a block of dense rows in memory. The block stays in the processor's cache while
-# it is centred and multiplied.
+# Number of values in a block of dense rows in memory. The block stays in the processor's cache
+# while it is centred and multiplied.
 CACHED = 2**18
 
 
