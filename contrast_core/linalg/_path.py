@@ -145,23 +145,23 @@ class _ProvedPath:
         stage = by_diagonal(pencil.diagonals, 4)
         search(space, lambda: alphas[:1], self.k, [stage], tolerance, 2 * budget)
         candidates: list[RitzPairs] = []
-        factors: list[Precondition] = []
+        last: list[Precondition] = []  # only the last factor, because each is as large as a matrix
 
         def new_factor(ritz: Ritz) -> Precondition:
-            factors.append(pencil.factored(ritz))
-            return factors[-1]
+            last[:] = [pencil.factored(ritz)]
+            return last[0]
 
         # A factor helps beyond the contrast for which it was made. A group begins with the last
         # factor of the group before, and keeps it as long as each step reduces the error enough.
         new_stages = [stage._replace(make=new_factor) for stage in pencil.factors()]
-        last_stage = Stage(lambda _: factors[-1], patience=1)
+        last_stage = Stage(lambda _: last[0], patience=1)
         for i in range(0, len(alphas), _GROUP):
             group = alphas[i : i + _GROUP]
             pairs, converged = search(
                 space,
                 partial(np.copy, group),
                 self.k,
-                [last_stage, *new_stages] if factors else new_stages,
+                [last_stage, *new_stages] if last else new_stages,
                 tolerance,
                 budget * len(group),
             )

@@ -5,6 +5,7 @@ The solvers prove that their eigenpairs are the leading ones, or else leave the 
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -280,6 +281,23 @@ def test_the_path_solver_is_as_exact_as_lapack(kind: str, k: int, scale: float) 
     exact, *_ = solved(x, y, k, budget=None)
     largest = np.abs(exact).max(axis=1, keepdims=True)
     np.testing.assert_allclose(values / largest, exact / largest, atol=1e-12)
+
+
+def test_a_path_makes_few_cholesky_factors_and_keeps_only_the_last(monkeypatch: Any) -> None:
+    made: list[weakref.ref[Any]] = []
+    factored = _path.Pencil.factored
+
+    def watched(pencil: Any, ritz: Any) -> Any:
+        assert sum(solve() is not None for solve in made) <= 1
+        solve = factored(pencil, ritz)
+        made.append(weakref.ref(solve))
+        return solve
+
+    monkeypatch.setattr(_path.Pencil, "factored", watched)
+    x, y = covariances(200, "noise")
+    path = contrastive_path(x, y, np.geomspace(0.1, 100, 42), 2, budget=np.inf)
+    assert {solver for _, solver in path} == {"search"}
+    assert 3 <= len(made) < 7  # less than one for each of the seven groups of contrasts
 
 
 def test_a_decoupled_eigenvector_is_found() -> None:

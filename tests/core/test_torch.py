@@ -182,7 +182,8 @@ def test_errors_about_nan_and_inf_name_the_data_and_the_feature(
         with pytest.raises(ValueError, match=f"^chunk 4 of cells {message}"):
             SecondMoments.from_chunks(chunks, name="cells", device=where)
     with pytest.raises(ValueError, match="the variance of X overflows"):
-        SecondMoments.from_data(torch.where(torch.arange(12) == 3, Y * 1e200, Y), device=device)
+        one = torch.arange(12, device=device) == 3
+        SecondMoments.from_data(torch.where(one, Y * 1e200, Y), device=device)
 
 
 @pytest.mark.parametrize(
