@@ -210,7 +210,7 @@ def test_likelihood_and_gradient_agree_with_the_density_and_em_raises_it(k: int,
     assert values[-1] > value + 1
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))])
 def test_a_numerical_search_finds_no_parameters_with_a_larger_likelihood(seed: int) -> None:
     X, Y = planted(60, 50, 6, seed)
     model = fit(X, Y, 1, 2)

@@ -31,8 +31,14 @@ INFORMATIVE = np.arange(23) < 17
 # Selection of features: each feature is a row of the salient loadings
 
 
-@pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize(("k", "t"), [(0, 3), (2, 1)])
+@pytest.mark.parametrize(
+    ("size", "k", "t"),
+    [
+        (1, 0, 3),
+        (2, 2, 1),
+        *(pytest.param(*c, marks=pytest.mark.slow) for c in ((1, 2, 1), (2, 0, 3))),
+    ],
+)
 @pytest.mark.parametrize("alike", [True, False])
 def test_the_proximal_step_minimises_its_objective(size: int, k: int, t: int, alike: bool) -> None:
     """Check groups of `size` features with k shared and t salient loadings.

@@ -48,7 +48,11 @@ def noise(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> tuple[
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param("t entries", marks=pytest.mark.slow), "t rows", "unequal features"]
+    "kind",
+    [
+        "t rows",
+        *(pytest.param(k, marks=pytest.mark.slow) for k in ("t entries", "unequal features")),
+    ],
 )
 @pytest.mark.parametrize("own", [0, 1])
 @pytest.mark.parametrize("shared", [pytest.param(0, marks=pytest.mark.slow), 3])

@@ -61,7 +61,9 @@ def lazy(request: pytest.FixtureRequest, rows: Any) -> Any:
     return LAZY[request.param](rows)
 
 
-@pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
+@pytest.mark.parametrize(
+    "scheduler", ["threads", pytest.param("synchronous", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("prepare", [per_chunk, lambda lazy: lazy], ids=["each", "joined"])
 def test_moments_of_dask_arrays_agree_with_moments_of_the_rows(
     lazy: Any, rows: Any, scheduler: str, prepare: Callable[[Any], Any]

@@ -65,7 +65,7 @@ def error(fitted: Any, n_signal: int = 2) -> float:
 
 
 @pytest.mark.parametrize("background", [STRONG, MILD])
-@pytest.mark.parametrize("ratio", [0.5, 0.9, 1.5])
+@pytest.mark.parametrize("ratio", [0.5, pytest.param(0.9, marks=pytest.mark.slow), 1.5])
 def test_the_mean_error_agrees_with_the_theory(background: Any, ratio: float) -> None:
     """Compare the mean subspace error of six simulated datasets with the predicted error.
 

@@ -52,6 +52,7 @@ def assert_distribution(draws: Any, cdf: Any) -> None:
 # Sampling of matrices
 
 
+@pytest.mark.slow
 def test_gram_matrices_of_normal_draws_have_the_wishart_distribution() -> None:
     """Draw standard normal 3 x 2 matrices; the Gram matrix is Wishart with 3 degrees of freedom."""
 

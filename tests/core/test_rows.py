@@ -40,7 +40,12 @@ def data(request: pytest.FixtureRequest, values: Any, tmp_path: Path) -> Any:
     return KINDS[request.param](values, tmp_path)
 
 
-@pytest.fixture(params=list(SELECTIONS))
+@pytest.fixture(
+    params=[
+        *(name for name in SELECTIONS if name != "indices"),
+        pytest.param("indices", marks=pytest.mark.slow),
+    ]
+)
 def selected(request: pytest.FixtureRequest, values: Any, data: Any) -> tuple[Rows, Any]:
     """Return a selection of rows and columns of the data, and the expected values."""
     rows, columns = SELECTIONS[request.param]
@@ -76,7 +81,7 @@ def test_every_way_of_reading_gives_the_selected_values(selected: Any) -> None:
 
 def test_columns_are_read_in_blocks(selected: Any) -> None:
     rows, expected = selected
-    for width in (None, 3, 100):
+    for width in (None, 3):
         found = list(rows.column_blocks(width))
         starts = [which.start for which, _ in found]
         assert [which.stop for which, _ in found] == [*starts[1:], expected.shape[1]]

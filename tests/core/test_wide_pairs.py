@@ -105,7 +105,9 @@ def test_the_shape_of_the_data_decides_the_form_of_the_moments(
 
 @each_case
 @pytest.mark.parametrize("exchangeable", [True, False])
-@pytest.mark.parametrize("kind", ["dense", "sparse", "sparse and dense"])
+@pytest.mark.parametrize(
+    "kind", ["dense", "sparse", pytest.param("sparse and dense", marks=pytest.mark.slow)]
+)
 def test_the_span_and_products_agree_with_the_covariance(
     shape: tuple[int, int], limits: Limits, exchangeable: bool, kind: str
 ) -> None:

@@ -300,6 +300,7 @@ def test_results_have_the_position_scale_and_look_of_their_source(viewer, dock, 
     assert notified() == []  # units that disagree would be notified
 
 
+@pytest.mark.slow
 def test_a_box_marks_the_same_pixels_under_any_scale_in_all_frames_or_in_one(viewer, dock):
     stack = stripes(10)
     stack[[0, 3], :30, :30] += 5

@@ -22,7 +22,16 @@ pytestmark = pytest.mark.filterwarnings("ignore::contrast_core.ContrastWarning")
 LINEAR = ("cpca", "cpca_star", "pcpca", "clvm")
 
 
-@pytest.mark.parametrize("name", [*LINEAR, "pca_pp", "pca_plus"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("cpca", "clvm", "pca_pp"),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("cpca_star", "pcpca", "pca_plus")
+        ),
+    ],
+)
 def test_a_result_applies_after_genes_are_reordered_selected_or_renamed(
     cells, name, untouched, tmp_path
 ):

@@ -146,9 +146,11 @@ def compare(cells, stored):
 @pytest.mark.parametrize(
     ("where", "masked"),
     [
-        *((where, False) for where in ("dense", "csr in dask", "csr in zarr", "lazy in zarr")),
-        ("csr", True),
-        *(pytest.param(where, False, marks=pytest.mark.slow) for where in ("csc", "lazy in h5ad")),
+        *(("dense", False), ("lazy in zarr", False), ("csr", True)),
+        *(
+            pytest.param(where, False, marks=pytest.mark.slow)
+            for where in ("csc", "csr in dask", "csr in zarr", "lazy in h5ad")
+        ),
         *(pytest.param(where, True, marks=pytest.mark.slow) for where in ("csc", "dense in dask")),
     ],
 )

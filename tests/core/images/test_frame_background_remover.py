@@ -45,7 +45,9 @@ def test_the_filter_is_the_posterior_mean() -> None:
     np.testing.assert_allclose(remover.strengths(Y)[:, 0], expected, rtol=0.01)
 
 
-@pytest.mark.parametrize(("n", "most"), [(50, 0.90), (500, 0.65), (1500, 0.60)])
+@pytest.mark.parametrize(
+    ("n", "most"), [(50, 0.90), (500, 0.65), pytest.param(1500, 0.60, marks=pytest.mark.slow)]
+)
 def test_digits_are_separated_from_photographs_better_than_by_a_projection(
     n: int, most: float
 ) -> None:
