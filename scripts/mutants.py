@@ -22,6 +22,7 @@ import ast
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -206,15 +208,20 @@ def outcome(root: Path, tests: list[str], seconds: float) -> str:
             os._exit(int(pytest.main([*QUIET, *tests])))
         finally:
             os._exit(1)
-    end = time.monotonic() + seconds
+    os.setpgid(child, child)
+    found, end = "timed out", time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return "caught" if status else "survived"
+            found = "caught" if status else "survived"
+            break
         time.sleep(0.02)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    return "timed out"
+    # Tests may have started processes that would not end by themselves, such as a display.
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    if found == "timed out":
+        os.waitpid(child, 0)
+    return found
 
 
 def equivalent(mutation: Mutation) -> str:
