@@ -209,19 +209,20 @@ def outcome(root: Path, tests: list[str], seconds: float) -> str:
         finally:
             os._exit(1)
     os.setpgid(child, child)
-    found, end = "timed out", time.monotonic() + seconds
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            found = "caught" if status else "survived"
-            break
-        time.sleep(0.02)
-    # Tests may have started processes that would not end by themselves, such as a display.
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    if found == "timed out":
-        os.waitpid(child, 0)
-    return found
+    end = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return "caught" if status else "survived"
+            time.sleep(0.02)
+        return "timed out"
+    finally:
+        # End the child, and also what its tests have started, such as a display.
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        with suppress(ChildProcessError):  # if it was waited for above
+            os.waitpid(child, 0)
 
 
 def equivalent(mutation: Mutation) -> str:

@@ -152,7 +152,7 @@ class _ProvedPath:
             return last[0]
 
         # A factor helps beyond the contrast for which it was made. A group begins with the last
-        # factor of the group before, and keeps it as long as each step reduces the error enough.
+        # factor of the group before, and keeps it as long as each step reduces the error tenfold.
         new_stages = [stage._replace(make=new_factor) for stage in pencil.factors()]
         last_stage = Stage(lambda _: last[0], patience=1)
         for i in range(0, len(alphas), _GROUP):
