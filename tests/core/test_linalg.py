@@ -365,3 +365,13 @@ def test_bounds_hold_where_the_next_ritz_value_has_not_converged(monkeypatch: An
     path = _path._ProvedPath(x, y, ALPHAS, 2, np.inf)
     assert len(path.proved) == len(ALPHAS) > path.tried.sum()
     assert (path.beta >= 8.0 - 0.01 * ALPHAS).all()
+    found = _path.bound_by_inertia
+
+    def fails_at_the_last(negated: Any, pairs: Any) -> float:
+        return np.inf if pairs.values[0] == 10.0 - 0.01 * ALPHAS[-1] else found(negated, pairs)
+
+    # If there is no bound at the last contrast, the one before it bounds all others.
+    monkeypatch.setattr(_path, "bound_by_inertia", fails_at_the_last)
+    path = _path._ProvedPath(x, y, ALPHAS, 2, np.inf)
+    assert list(path.proved) == list(range(len(ALPHAS) - 1))
+    assert np.flatnonzero(path.tried).tolist() == [0, len(ALPHAS) - 2, len(ALPHAS) - 1]
