@@ -47,6 +47,7 @@ html_css_files = ["style.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_toc_level": 2,
+    "collapse_navbar": True,
     "use_download_button": True,
     "navbar_end": [],
     "navbar_persistent": [],

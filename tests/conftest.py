@@ -32,21 +32,28 @@ NO_TORCH = "torch, which is optional, is not installed; after `pip install torch
 NEEDS_TORCH = ("CVAE(", ".cvae(", 'inference="vi"', "torch")  # code of examples that need torch
 
 
-# Code of examples that take more than a few seconds. For example, `mixing_report` loads umap,
-# which compiles its functions, and `OnlineCPCAStar` compiles its steps.
+# Code of examples that take more than a few seconds. For example, `mixing_report` loads umap, and
+# `OnlineCPCAStar` compiles its steps.
 SLOW = ("mixing_report(", ".posterior(", "cross_validated_penalty(", "OnlineCPCAStar(")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow examples in docstrings, and skip those that need torch if it is not installed."""
+    """Mark slow examples in docstrings, and skip those that need torch if it is not installed.
+
+    Move the tests that load umap to the front of the list, whose first half goes to one process.
+    Then umap, which compiles its functions when it is loaded, is loaded once.
+    """
     for item in items:
         if isinstance(item, pytest.DoctestItem):
             code = "".join(example.source for example in item.dtest.examples)
             if any(word in code for word in SLOW):
                 item.add_marker(pytest.mark.slow)
+            if "mixing_report(" in code:
+                item.add_marker(pytest.mark.loads_umap)
             if find_spec("torch") is None and any(word in code for word in NEEDS_TORCH):
                 item.add_marker(pytest.mark.skip(reason=NO_TORCH))
+    items.sort(key=lambda item: item.get_closest_marker("loads_umap") is None)
 
 
 def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectReport | None:

@@ -80,8 +80,14 @@ run(study)
 
 
 @pytest.mark.slow
-def test_a_mutation_survives_if_no_test_detects_it(tmp_path: Path) -> None:
+def test_a_mutation_survives_if_no_test_detects_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check what is reported, and that the processes which a test starts end with its run."""
+    fcntl = pytest.importorskip("fcntl", reason="this system cannot fork processes")
     pytest.importorskip("pytest_cov")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # other plugins take long to load
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_cov.plugin")
     scripts = tmp_path / "scripts"
     scripts.mkdir()
     for name in ("mutants.py", "mutants.toml"):
@@ -90,10 +96,19 @@ def test_a_mutation_survives_if_no_test_detects_it(tmp_path: Path) -> None:
     package = tmp_path / "sums"
     package.mkdir()
     (package / "__init__.py").write_text("def add(a, b):\n    return a + b\n")
-    test = (
-        "import pytest\nimport sums\n\n@pytest.mark.parametrize('b', [{b}], ids=['a|b'])\n"
-        "def test_a(b) -> None:\n    assert sums.add(2, b) == 2 + b\n"
-    )
+    # If the sum is mutated, the test starts a process that holds a lock until it ends.
+    held = tmp_path / "held"
+    test = f"""
+import fcntl, pytest, subprocess, sums
+
+@pytest.mark.parametrize('b', [{{b}}], ids=['a|b'])
+def test_a(b):
+    if sums.add(0, 1) != 1:
+        held = open({str(held)!r}, 'w')
+        fcntl.flock(held, fcntl.LOCK_EX)
+        subprocess.Popen(['sleep', '60'], pass_fds=[held.fileno()])
+    assert sums.add(2, b) == 2 + b
+"""
     (tmp_path / "test_sums.py").write_text(test.format(b=0))
     kept = tmp_path / "coverage"
     command = (str(scripts / "mutants.py"), str(package), "--tests", ".", "--coverage", str(kept))
@@ -101,6 +116,8 @@ def test_a_mutation_survives_if_no_test_detects_it(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "0 of 1 mutations caught (0%)" in done.stdout
     assert "sums/__init__.py:2: return a + b  ->  return a - b  (1 tests)" in done.stdout
+    with held.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     (tmp_path / "test_sums.py").write_text(test.format(b=1))
     done = python(*command)
     assert (done.returncode, done.stdout) == (0, "1 of 1 mutations caught (100%)\n")

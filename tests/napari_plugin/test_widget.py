@@ -478,7 +478,7 @@ def test_a_copied_script_gives_the_result_of_the_dock(viewer, dock, film, method
     viewer.layers["background"].add_ellipses(np.array([[2, 2], [2, 36], [36, 36], [36, 2]]))
     dock.widget.replaces.value = True
     pairs = [("stack", "box"), ("film", FRAMES)]
-    if method in ("automatic", "cpca"):
+    if method == "automatic":
         pairs += [("pyramid", "background"), ("stack", FRAMES)]
         pairs += [("channels", "box"), ("film", "empty")]
     for image, background in pairs:

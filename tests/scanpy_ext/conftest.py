@@ -17,6 +17,7 @@ from anndata import AnnData
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 import scanpy_ext as cx
+from scanpy_ext import _mixing
 
 # Warnings that anndata causes and that the tests cannot avoid.
 THIRD_PARTY_WARNINGS = [
@@ -51,6 +52,16 @@ def are_equal(a: object, b: object) -> bool:
         nan_matters = a.dtype.kind == "f"
         return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=nan_matters)
     return type(a) is type(b) and a == b
+
+
+@pytest.fixture
+def one_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the mixing report put all cells into one cluster.
+
+    It is for tests of scores that do not depend on clusters. Umap, which finds clusters, takes long
+    to load.
+    """
+    monkeypatch.setattr(_mixing, "leiden", lambda scores, *_: [np.zeros(len(scores))])
 
 
 @pytest.fixture

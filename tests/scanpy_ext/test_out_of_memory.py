@@ -296,10 +296,10 @@ def test_results_read_from_a_file_can_be_plotted(design, tmp_path, file_format):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("cluster", "one_cluster")
 def test_a_lazy_anndata_on_a_cluster_gives_the_same_results(design, lazy):
     design.X = sp.csr_matrix(design.X)
     stored = lazy("lazy in zarr")
     compare(design, stored)
-    options = {"groupby": "condition", "cell_type": "type", "reps": "X_cpca", "n_seeds": 1}
+    options = {"groupby": "condition", "cell_type": "type", "reps": "X_cpca"}
     assert_alike(*(cx.get.mixing_report(one, **options) for one in (stored, design)))

@@ -14,10 +14,10 @@ import scanpy_ext as cx
 from contrast_core import ContrastWarning, PCAPlusPlus
 from contrast_core.contrast import effective_n_pairs
 from contrast_core.pairing import scaled_features
-from scanpy_ext import _mixing
 
 DESIGN = ("condition", "ctrl", "donor")  # groupby, reference and donor
 NO_GROUPS = {"groupby": None, "reference": None}
+SLOW = (pytest.mark.slow, pytest.mark.loads_umap)
 
 
 @pytest.fixture
@@ -67,6 +67,7 @@ def test_without_given_pairs_a_method_makes_the_same_pairs_as_match_pairs(design
 
 
 @pytest.mark.slow
+@pytest.mark.loads_umap
 def test_pairs_and_methods_work_on_real_cells_with_all_defaults(kang):
     """Check that paired cells share a type, and that PCA++ mixes conditions but keeps types."""
     cx.pp.match_pairs(kang, *DESIGN, cell_type="cell_type")
@@ -145,7 +146,7 @@ def test_pairs_need_no_donors_and_can_have_several_doses(design):
     assert set(design.obs["dose"].iloc[column]) == {0.0}
 
 
-@pytest.mark.parametrize("clusters", [pytest.param(None, marks=pytest.mark.slow), "cell_type"])
+@pytest.mark.parametrize("clusters", [pytest.param(None, marks=SLOW), "cell_type"])
 def test_matched_clusters_pair_cells_of_the_same_type(design, clusters, monkeypatch):
     monkeypatch.setattr("scanpy_ext._pairs._MAX_PAIRS", 7)
     cx.pp.match_pairs(design, *DESIGN, method="clusters", clusters=clusters, cell_type="cell_type")
@@ -158,7 +159,8 @@ def test_matched_clusters_pair_cells_of_the_same_type(design, clusters, monkeypa
     assert (first != design.obsp["pairs"]).nnz == 0
 
 
-def test_cells_that_cannot_be_paired_are_reported(design, monkeypatch):
+@pytest.mark.usefixtures("one_cluster")
+def test_cells_that_cannot_be_paired_are_reported(design):
     part = design[~((design.obs["donor"] == "d2") & (design.obs["condition"] == "ctrl"))].copy()
     expected = "donors without stimulated cells or without control cells have no pairs: 'd2'"
     with pytest.warns(ContrastWarning, match=expected):
@@ -174,8 +176,6 @@ def test_cells_that_cannot_be_paired_are_reported(design, monkeypatch):
     unknown = design.obs["known"].isna().to_numpy()
     assert not unknown[np.concatenate(partners(design))].any()
     assert np.isfinite(design.obsm["X_pca_pp"]).all()  # cells without a pair are embedded too
-    # Clusters have no influence on this score, and umap, which they need, takes long to load.
-    monkeypatch.setattr(_mixing, "leiden", lambda scores, *_: [np.zeros(len(scores))])
     report = cx.get.mixing_report(design[unknown].copy(), "condition", "cell_type")
     assert report.loc["X_pca_pp", "transfer"] > 0.95
 
@@ -271,7 +271,7 @@ def test_a_subset_keeps_its_own_pairs(design):
         cx.tl.pca_pp(stim)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("one_cluster")
 def test_the_report_leaves_adata_untouched_and_skips_unknown_cells(design, untouched):
     design.obsm["X_pca"] = design.X[:, :12]
     design.obs.loc[design.obs_names[:5], "cell_type"] = np.nan
