@@ -47,7 +47,7 @@ html_css_files = ["style.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_toc_level": 2,
-    "collapse_navbar": True,
+    "collapse_navbar": True,  # only the section of the page is open; the pages are built faster
     "use_download_button": True,
     "navbar_end": [],
     "navbar_persistent": [],
