@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -116,8 +117,10 @@ def test_a(b):
     assert done.returncode == 1
     assert "0 of 1 mutations caught (0%)" in done.stdout
     assert "sums/__init__.py:2: return a + b  ->  return a - b  (1 tests)" in done.stdout
-    with held.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    begin = time.monotonic()
+    with held.open("r+") as lock:  # the process was started, as the file exists
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    assert time.monotonic() - begin < 30
     (tmp_path / "test_sums.py").write_text(test.format(b=1))
     done = python(*command)
     assert (done.returncode, done.stdout) == (0, "1 of 1 mutations caught (100%)\n")

@@ -61,7 +61,9 @@ def one_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     It is for tests of scores that do not depend on clusters. Umap, which finds clusters, takes long
     to load.
     """
-    monkeypatch.setattr(_mixing, "leiden", lambda scores, *_: [np.zeros(len(scores))])
+    monkeypatch.setattr(
+        _mixing, "leiden", lambda scores, seeds, *_: [np.zeros(len(scores)) for _ in seeds]
+    )
 
 
 @pytest.fixture
