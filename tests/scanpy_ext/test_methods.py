@@ -205,5 +205,8 @@ def test_top_genes_are_ranked_with_their_signs(cells):
     pd.testing.assert_frame_equal(cx.get.top_genes(cells, 2, 3), table.iloc[:3])
     every = cx.get.top_genes(cells, None, 3)
     assert every["component"].to_list() == [1, 1, 1, 2, 2, 2]
-    part = every[every["component"] == 2].drop(columns="component")
-    pd.testing.assert_frame_equal(part, table.iloc[:3])
+    first, second = (
+        every[every["component"] == number].drop(columns="component") for number in (1, 2)
+    )
+    pd.testing.assert_frame_equal(second, table.iloc[:3])
+    pd.testing.assert_frame_equal(cx.get.top_genes(cells, n=3), first)  # without a component
