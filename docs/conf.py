@@ -47,7 +47,8 @@ html_css_files = ["style.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_toc_level": 2,
-    "collapse_navbar": True,  # only the section of the page is open; the pages are built faster
+    # The sidebar opens only the section of the current page, so the pages are built faster.
+    "collapse_navbar": True,
     "use_download_button": True,
     "navbar_end": [],
     "navbar_persistent": [],

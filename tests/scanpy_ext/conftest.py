@@ -58,8 +58,8 @@ def are_equal(a: object, b: object) -> bool:
 def one_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the mixing report put all cells into one cluster.
 
-    It is for tests of scores that do not depend on clusters. Umap, which finds clusters, takes long
-    to load.
+    It is for tests of scores that do not depend on clusters. To find clusters, scanpy loads umap,
+    which takes long.
     """
     monkeypatch.setattr(
         _mixing, "leiden", lambda scores, seeds, *_: [np.zeros(len(scores)) for _ in seeds]
