@@ -29,15 +29,15 @@ class PlannedPairs(NamedTuple):
         Number of pairs, n, or their total weight.
     n_features : int
         Number of features, D.
-    plan : Plan
-        Plan of how the eigenproblem of the pairs is solved.
+    plan : callable
+        Function that returns the `Plan` by which k components of the pairs are found.
     moments : callable
         Function that returns the `PairMoments` in a given form; it also takes ``exchangeable=``.
     """
 
     n_pairs: float
     n_features: int
-    plan: Plan
+    plan: Callable[[int], Plan]
     moments: Callable[..., PairMoments]
 
 
@@ -47,7 +47,7 @@ def positive_pairs(
     sample_weight: ArrayLike | None = None,
     limits: Limits = LIMITS,
 ) -> PlannedPairs:
-    """Check that there are at least two pairs, and return them with a plan.
+    """Check that there are at least two pairs, and return them with their plan.
 
     If the pairs are given as moments, have weights, or are in a file, the plan is to use
     matrices of features x features.
@@ -88,7 +88,9 @@ def positive_pairs(
     def moments(form: Form, *, exchangeable: bool = True) -> PairMoments:
         return _checked(pair_moments(x, p, form, exchangeable=exchangeable))
 
-    plan = _IN_FEATURES if in_features else make_plan(ProblemSize(2 * n, n_features, 1), limits)
+    def plan(k: int) -> Plan:
+        return _IN_FEATURES if in_features else make_plan(ProblemSize(2 * n, n_features, k), limits)
+
     total = n if x.weights is None else float(x.weights.sum())
     return PlannedPairs(total, n_features, plan, moments)
 
@@ -109,7 +111,9 @@ def _given(X: PairMoments | PlannedPairs, positive: object, sample_weight: objec
         return X
     if isinstance(X.n_pairs, int) and X.n_pairs < 2:
         raise ValueError(f"X has n_samples={X.n_pairs} pair(s), but a variance needs at least 2.")
-    return PlannedPairs(X.n_pairs, X.n_features, _IN_FEATURES, lambda *_, **__: _checked(X))
+    return PlannedPairs(
+        X.n_pairs, X.n_features, lambda _: _IN_FEATURES, lambda *_, **__: _checked(X)
+    )
 
 
 def _checked(pairs: PairMoments) -> PairMoments:

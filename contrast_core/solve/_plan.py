@@ -8,8 +8,10 @@ shown to the user and tested.
 Costs are counted in columns: one column is the time of one product of the data with one vector. The
 covariance of dense rows costs half as many columns as there are features. The covariance of sparse
 rows costs a few columns for each stored entry of a row. If a plan iterates although a matrix would
-be possible, the iteration may multiply about as many columns as the matrix costs. If it has not
-converged by then, the matrix is formed. A wrong guess therefore doubles the time at most, roughly.
+be possible, the number of columns that the iteration may multiply is limited: to about half of the
+cost of the matrix for dense rows, and to about the whole cost for sparse rows. If it has not
+converged by then, the matrix is formed. A wrong guess therefore adds half of the time for dense
+rows, roughly, and doubles the time for sparse rows.
 
 All thresholds are in `Limits`, with their reasons.
 """
@@ -42,12 +44,9 @@ class Limits:
     matrix : int
         Size of the largest matrix that is formed. A matrix of this size takes 800 MB, and LAPACK
         takes minutes to solve it.
-    one_matrix : int
-        One contrast of dense rows, or one fit of pairs, is solved by products if both the number of
-        rows and the number of features exceed this. Some passes over the rows then cost less than a
-        covariance. A search by products takes less time from about 1,000 rows and features on. But
-        its result is not proved, a path has to form the covariance afterwards, and the fit depends
-        on rows that the user may change.
+    reading : int
+        To read and centre dense rows takes as long as to multiply them with this many columns. This
+        time is spent for each product, which multiplies only about k + 2 columns.
     wide : int
         One contrast of sparse data with more features than rows is solved by products if the
         squared number of rows exceeds this times ``(k + 2) * n_features``. The cost of a Gram
@@ -74,7 +73,7 @@ class Limits:
     """
 
     matrix: int = 10_000
-    one_matrix: int = 3000
+    reading: int = 20
     wide: int = 70
     columns_each: int = 30
     entry_columns: float = 2.5
@@ -211,21 +210,19 @@ def _form_of(task: ProblemSize, limits: Limits) -> tuple[Form, str]:
         return task.form, f"solver={NAMES[task.form]!r} was asked for"
     if task.products and task.size > limits.matrix:
         return "products", f"rows and features both exceed {limits.matrix}"
-    if task.products and task.contrasts == 1 and task.in_memory:
-        if task.entries is not None and _products_pay(task, limits):
-            return "products", "few components of many sparse rows"
-        if task.size > limits.one_matrix and not task.automatic and task.entries is None:
-            return "products", f"one contrast; rows and features both exceed {limits.one_matrix}"
+    if task.products and task.contrasts == 1 and task.in_memory and _products_pay(task, limits):
+        kind = "rows and features" if task.entries is None else "sparse rows"
+        return "products", f"one contrast, and few components of many {kind}"
     if task.direct == "span":
         return "span", "more features than rows"
     return "dense", "no more features than rows"
 
 
 def _products_pay(task: ProblemSize, limits: Limits) -> bool:
-    """Return whether a search by products of sparse rows is faster than a matrix."""
-    if task.size < limits.iterated:
+    """Return whether a search by products is faster than a matrix."""
+    if task.size < limits.iterated or (task.entries is None and task.automatic):
         return False
-    if task.direct == "span":
+    if task.entries is not None and task.direct == "span":
         search = limits.wide * (task.n_components + 2) * task.n_features
         return task.n_rows**2 > search and not task.automatic
     return _columns(task, limits) < _columns_of_a_matrix(task, limits)
@@ -245,9 +242,14 @@ def _columns(task: ProblemSize, limits: Limits) -> float:
 
 
 def _columns_of_a_matrix(task: ProblemSize, limits: Limits) -> float:
-    """Return the cost of forming and solving a matrix, as a number of columns."""
+    """Return the number of columns that a search multiplies in the time that a matrix takes.
+
+    For dense rows, it is half of this number, because a matrix has other advantages: its result is
+    proved, it serves further contrasts, and it does not depend on rows that the user may change.
+    """
     if task.entries is None:
-        return task.size / 2
+        together = task.n_components + 2
+        return task.size / 4 * together / (together + limits.reading)
     # A search also makes each column orthogonal to all earlier columns, which matters if there are
     # few entries. For each column, this is estimated to cost as much as inner products with a third
     # of all columns that the search multiplies.

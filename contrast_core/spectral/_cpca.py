@@ -75,9 +75,10 @@ class CPCA(BinghamPosterior, StrengthPath, MomentContrast):
           not change the data before you call them.
         - "auto" takes "gram" for more features than rows, and "eigh" otherwise. It takes "lanczos"
           if rows and features both exceed 10,000. For dense rows in memory and a finite number as
-          alpha, it also takes "lanczos" if both exceed 3,000. For sparse rows in memory, it takes
-          "lanczos" if few components of many rows are wanted and alpha is not inf. If this search
-          fails, "auto" uses "eigh" or "gram" instead, unless rows and features both exceed 10,000.
+          alpha, it also takes "lanczos" if both exceed ``120 * (k + 22)``, which is 2,880 for two
+          components. For sparse rows in memory, it takes "lanczos" if few components of many rows
+          are wanted and alpha is not inf. If this search fails, "auto" uses "eigh" or "gram"
+          instead, unless rows and features both exceed 10,000.
 
         "eigh" and "gram" solve small matrices by LAPACK. A matrix with at least 700 rows, and at
         least 150 rows for each component (75 if alpha is "auto"), is solved by an iteration if the

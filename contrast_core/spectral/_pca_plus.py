@@ -73,7 +73,7 @@ class PCAPlus(PositivePairEmbedding):
     Notes
     -----
     If there are more features than rows, the problem is solved in the span of the rows. If rows and
-    features both exceed 3,000, S+ is not formed, but only multiplied by vectors, as in
+    features both exceed ``120 * (k + 22)``, S+ is not formed, but only multiplied by vectors, as in
     `PCAPlusPlus`. The result is equally exact.
 
     References
@@ -160,7 +160,7 @@ class PCAPlus(PositivePairEmbedding):
             )
 
         with_fallback(
-            pairs.plan,
+            pairs.plan(k),
             solve,
             task=f"PCA+ of {pairs.n_pairs} pairs and {pairs.n_features} features",
             advice=f"Data of this size need a gap between eigenvalues {k} and {k + 1}: use another "

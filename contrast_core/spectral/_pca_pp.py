@@ -28,6 +28,7 @@ from contrast_core.spectral._positive_pairs import PositivePairEmbedding, check_
 # A warning is given if the leading eigenvalue is below this value. Good pairs have a leading
 # eigenvalue near 1, and random pairs have one of about 0.3.
 _GOOD_PAIRS = 0.5
+_EXPECTED = 3  # number of eigenpairs of S for which the solver is planned
 
 
 class PCAPlusPlus(PositivePairEmbedding):
@@ -246,7 +247,7 @@ class PCAPlusPlus(PositivePairEmbedding):
 
         n_views = 2 if self.exchangeable else 1
         with_fallback(
-            pairs.plan,
+            pairs.plan(_EXPECTED),
             solve,
             task=f"truncation={shown(self.truncation)} of {n_views * pairs.n_pairs} rows and "
             f"{pairs.n_features} features",

@@ -38,8 +38,11 @@ FORMS: list[tuple[ProblemSize, str, str | None]] = [
     (sparse(ProblemSize(100, 1500, 2, contrasts=41), 75), SPAN, None),
     (sparse(ProblemSize(160, 6000, 2), 60), SPAN, None),
     # Products are planned for a single contrast of large data, with a matrix as the fallback.
-    (ProblemSize(6000, 3001, 2), PRODUCTS, DENSE),
-    (ProblemSize(3001, 6000, 2), PRODUCTS, SPAN),
+    (ProblemSize(6000, 2880, 2), DENSE, None),
+    (ProblemSize(6000, 2881, 2), PRODUCTS, DENSE),
+    (ProblemSize(2881, 6000, 2), PRODUCTS, SPAN),
+    (ProblemSize(6000, 3840, 10), DENSE, None),
+    (ProblemSize(6000, 3841, 10), PRODUCTS, DENSE),
     (ProblemSize(6000, 5001, 2, automatic=True), DENSE, None),
     (ProblemSize(6000, 5001, 2, contrasts=2), DENSE, None),
     (ProblemSize(6000, 5001, 2, products=False), DENSE, None),
@@ -70,12 +73,12 @@ FORMS: list[tuple[ProblemSize, str, str | None]] = [
     # If alpha is chosen automatically and there are few rows for each feature, the eigenvalues are
     # close together, so the iteration would need many products.
     (sparse(ProblemSize(3750, 2000, 2, automatic=True), 160), DENSE, None),
-    # Positive pairs are planned like one component, for any requested number of components.
-    (ProblemSize(80, 80, 1), DENSE, None),
-    (ProblemSize(9000, 3000, 1), DENSE, None),
-    (ProblemSize(9000, 3001, 1), PRODUCTS, DENSE),
-    (ProblemSize(3001, 40_000, 1), PRODUCTS, SPAN),
-    (ProblemSize(10_001, 11_000, 1), PRODUCTS, None),
+    # PCA++ is planned like three components, for any requested number of components.
+    (ProblemSize(80, 80, 3), DENSE, None),
+    (ProblemSize(9000, 3000, 3), DENSE, None),
+    (ProblemSize(9000, 3001, 3), PRODUCTS, DENSE),
+    (ProblemSize(3001, 40_000, 3), PRODUCTS, SPAN),
+    (ProblemSize(10_001, 11_000, 3), PRODUCTS, None),
     # `form` is what the caller requests; `given` is the form of moments that were passed as data.
     (ProblemSize(60, 90, 2, form="span"), SPAN, None),
     (ProblemSize(60, 90, 2, form="products"), PRODUCTS, None),
@@ -119,6 +122,16 @@ def test_more_components_or_contrasts_never_replace_a_matrix_by_products() -> No
             made = [make_plan(one).form for one in chain]
             for one, other in pairwise(made):
                 assert one == PRODUCTS or other != PRODUCTS, (task, made)
+
+
+def test_a_search_by_dense_products_takes_about_half_of_the_time_of_a_matrix_at_most() -> None:
+    for size, k in product(SIZES, (1, 2, 5, 10, 50)):
+        plan = make_plan(ProblemSize(size, size, k))
+        if plan.fallback is not None:
+            # A covariance takes the time of size / 2 columns. For each product, reading the rows
+            # takes the time of another 20 columns.
+            products = plan.max_products / (k + 2)
+            assert 30 <= products <= size / 4 / (k + 22), (size, k)
 
 
 def test_a_fit_says_how_it_was_solved_and_why() -> None:

@@ -30,7 +30,8 @@ WIDE, TALL = (40, 800), (225, 450)
 SIGNAL, BACKGROUND = (60.0, 30.0), (300.0, 150.0)
 
 
-PRODUCTS = replace(LIMITS, one_matrix=100)  # with this limit, the form is "products"
+# With these limits, the form is "products".
+PRODUCTS = replace(LIMITS, iterated=100, columns_each=5, reading=0)
 # Each case has the numbers of pairs and features, and the limits by which the form is chosen. The
 # solver "gram" uses the form "span".
 CASES = {
@@ -96,7 +97,7 @@ def assert_agrees(found: PCAPlusPlus, wanted: PCAPlusPlus) -> None:
 def test_the_shape_of_the_data_decides_the_form_of_the_moments(
     shape: tuple[int, int], limits: Limits
 ) -> None:
-    assert pairs_by(limits, *pairs(shape)).plan.form == ("span" if shape == WIDE else "products")
+    assert pairs_by(limits, *pairs(shape)).plan(3).form == ("span" if shape == WIDE else "products")
     for n, form in ((45, "dense"), (44, "span")):
         X, positive = pairs((n, 90), n_loaded=90)
         for method in (PCAPlus(), PCAPlusPlus()):
