@@ -19,6 +19,7 @@ each direction before the next is computed (deflation).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -52,13 +53,12 @@ def leading_ratios(
     """
     ridged = ridged_background(background, weight)
     size = len(ridged)
+    against = foreground + ridged if pooled else ridged
+    find = partial(scipy.linalg.eigh, foreground, against, check_finite=False)
     try:
-        values, vectors = scipy.linalg.eigh(
-            foreground,
-            foreground + ridged if pooled else ridged,
-            subset_by_index=(size - k, size - 1),
-            check_finite=False,
-        )
+        values, vectors = find(subset_by_index=(size - k, size - 1))
+        if len(values) < k:  # bisection may find none of many ratios that are equal up to rounding
+            values, vectors = (part[..., -k:] for part in find())
     except np.linalg.LinAlgError as error:
         raise _singular(weight, "some directions") from error
     values, rows = values[::-1].copy(), vectors.T[::-1]

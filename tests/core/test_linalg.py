@@ -13,11 +13,13 @@ import pytest
 import scipy.linalg
 
 from contrast_core.linalg import (
+    RidgeWeights,
     _path,
     _proof,
     contrastive_path,
     fix_signs,
     leading_eigenpairs,
+    leading_ratios,
     pivoted_cholesky,
     principal_angles,
     proved_components,
@@ -123,13 +125,24 @@ def test_the_solver_of_one_contrast_agrees_with_lapack(k: int, scale: float) -> 
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_equal_eigenvalues_are_found_where_lapacks_first_driver_finds_none(overwrite: bool) -> None:
-    for seed in range(60):  # with some of these seeds, the driver "evr" returns no eigenvalue
+def test_equal_eigenvalues_are_found_where_lapack_finds_none(overwrite: bool) -> None:
+    for seed in range(200):  # with some seeds, neither MRRR nor bisection finds an eigenvalue
         matrix = np.asfortranarray(symmetric(np.ones(52), seed))
         values, vectors = largest_eigenpairs(matrix.copy(order="F"), 2, overwrite=overwrite)
         np.testing.assert_allclose(values, [1.0, 1.0])
         np.testing.assert_allclose(vectors.T @ vectors, np.eye(2), atol=1e-12)
         np.testing.assert_allclose(matrix @ vectors, vectors, atol=1e-12)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_equal_ratios_are_found_where_lapack_finds_none(pooled: bool) -> None:
+    for seed in range(60):  # with some seeds, bisection finds no ratio
+        background = symmetric(np.linspace(0.5, 2, 52), seed)
+        values, vectors = leading_ratios(
+            3 * background, background, RidgeWeights(0, 1), 2, pooled=pooled
+        )
+        np.testing.assert_allclose(values, [3.0, 3.0])
+        np.testing.assert_allclose(vectors @ background @ vectors.T, np.eye(2), atol=1e-12)
 
 
 @pytest.mark.parametrize(
