@@ -23,6 +23,7 @@ from contrast_core.linalg._search import Precondition, Ritz, Stage
 
 _TINY = float(np.finfo(np.float64).tiny)
 _FLOOR = 1e-5  # smallest divisor of a residual, as a share of the largest Ritz value
+_SAFETY = 64  # a shift is above its Ritz value by this multiple of the predicted rise
 
 
 class Pencil(NamedTuple):
@@ -61,27 +62,26 @@ class Pencil(NamedTuple):
         """Return a solver for ``sigma I - C(alpha)``, made definite along the wanted Ritz vectors.
 
         The matrix is made definite by adding a multiple of the outer product of each wanted Ritz
-        vector. If all residuals are smaller than the gap between the last wanted Ritz value and the
-        next, sigma starts in the middle of this gap. Otherwise it starts above the last wanted Ritz
-        value, by the norm of the residual of this value. sigma is raised until the Cholesky
-        factorisation succeeds.
+        vector. While the space grows, Ritz values rise towards the eigenvalues. sigma starts above
+        the last wanted Ritz value, by a multiple of the largest rise that the diagonal predicts. It
+        is raised until the Cholesky factorisation succeeds.
         """
         values, k = ritz.values, ritz.vectors.shape[1]
-        norms = np.linalg.norm(ritz.residual, axis=0)
         scale = max(float(np.abs(values).max()), _TINY)
         gap = float(values[k - 1] - values[k])
-        step = max(gap, float(norms.max()), 1e-3 * scale)
-        shift = values[k] + 0.5 * gap if norms.max() < gap else values[k - 1] + norms[-1]
+        margins = _margins(values[:k], _diagonal(self.diagonals, ritz.alpha), gap)
+        rises = (ritz.residual**2 / margins).sum(axis=0)
+        step = max(_SAFETY * float(rises.max()), 0.5 * gap, 1e-6 * scale)
+        shift = values[k - 1] + step
         while True:
             matrix = self.negated(ritz.alpha).T
             matrix.flat[:: len(matrix) + 1] += shift
-            lift = np.abs(values[:k] - shift) + 0.5 * gap + 1e-6 * scale
-            raised = ritz.vectors * np.sqrt(lift)
+            raised = ritz.vectors * np.sqrt(np.abs(values[:k] - shift) + step)
             matrix = dsyrk(1.0, raised, beta=1.0, c=matrix, overwrite_c=1, lower=1)
             factor, failed = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
             if not failed:
                 break
-            step *= 2
+            step *= 4
             shift += step
 
         def solve(columns: FloatArray, *_: object) -> FloatArray:
@@ -101,13 +101,11 @@ def by_diagonal(diagonals: Sequence[FloatArray], patience: int, extra: int = 2) 
     `patience` and `extra` are fields of `Stage`: `extra` is the number of Ritz vectors after the
     wanted ones.
     """
-    x, *y = diagonals
 
     def solve(columns: FloatArray, values: FloatArray, ritz: Ritz) -> FloatArray:
         k = ritz.vectors.shape[1] - extra
         gap = float(ritz.values[k - 1] - ritz.values[k])
-        diagonal = x - ritz.alpha * y[0] if y else x
-        return columns / _margins(values, diagonal, gap)
+        return columns / _margins(values, _diagonal(diagonals, ritz.alpha), gap)
 
     return Stage(lambda _: solve, patience, extra)
 
@@ -120,6 +118,12 @@ def join_preconditioners(stage: Stage, other: Stage) -> Stage:
         return lambda *given: np.hstack([solve(*given), also(*given)])
 
     return stage._replace(make=make)
+
+
+def _diagonal(diagonals: Sequence[FloatArray], alpha: float) -> FloatArray:
+    """Return the diagonal of ``C(alpha)``, (D,), from the diagonals of its matrices."""
+    x, *y = diagonals
+    return x - alpha * y[0] if y else x
 
 
 def _margins(values: FloatArray, diagonal: FloatArray, gap: float) -> FloatArray:
