@@ -23,7 +23,7 @@ TwoMoments: TypeAlias = tuple[SecondMoments, SecondMoments]
 # The iteration ends if a step raises the ratio by less than this factor. Smaller changes do not
 # matter, because the ratios of two halves of the data differ by more.
 _RISEN = 1.05
-_ACCURACY = 1e-10  # relative accuracy of eigenpairs; the ratios are then accurate to about 1e-10
+_ACCURACY = 1e-10  # relative accuracy of eigenpairs; the ratios usually have about the same
 _RESTARTS = 100  # largest number of restarts of the Lanczos iteration; most need fewer than ten
 _SMALL = 64  # number of features up to which LAPACK is as fast as Lanczos iterations
 

@@ -63,8 +63,9 @@ class Pencil(NamedTuple):
 
         The matrix is made definite by adding a multiple of the outer product of each wanted Ritz
         vector. While the space grows, Ritz values rise towards the eigenvalues. sigma starts above
-        the last wanted Ritz value, by a multiple of the largest rise that the diagonal predicts. It
-        is raised until the Cholesky factorisation succeeds.
+        the last wanted Ritz value, by a multiple of the largest rise that the diagonal predicts
+        (but at least by half of the gap to the next Ritz value, and by 1e-6 of the largest one).
+        It is raised until the Cholesky factorisation succeeds.
         """
         values, k = ritz.values, ritz.vectors.shape[1]
         scale = max(float(np.abs(values).max()), _TINY)

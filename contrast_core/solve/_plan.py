@@ -46,7 +46,7 @@ class Limits:
         takes minutes to solve it.
     reading : int
         To read and centre dense rows takes as long as to multiply them with this many columns. This
-        time is spent for each product, which multiplies only about k + 2 columns.
+        time is spent for each product, however few columns are multiplied.
     wide : int
         One contrast of sparse data with more features than rows is solved by products if the
         squared number of rows exceeds this times ``(k + 2) * n_features``. The cost of a Gram

@@ -72,9 +72,10 @@ class PCAPlus(PositivePairEmbedding):
 
     Notes
     -----
-    If there are more features than rows, the problem is solved in the span of the rows. If rows and
-    features both exceed ``120 * (k + 22)``, S+ is not formed, but only multiplied by vectors, as in
-    `PCAPlusPlus`. The result is equally exact.
+    If there are more features than rows, the problem is solved in the span of the rows. If the
+    number of features and the number of rows in both views together exceed ``120 * (k + 22)`` or
+    10,000, S+ is not formed, but only multiplied by vectors, as in `PCAPlusPlus`. If this does not
+    converge, a matrix with at most 10,000 rows is formed. The results are equally exact.
 
     References
     ----------

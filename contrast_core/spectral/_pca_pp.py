@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import ClassVar, Self
 
 import numpy as np
@@ -28,7 +29,7 @@ from contrast_core.spectral._positive_pairs import PositivePairEmbedding, check_
 # A warning is given if the leading eigenvalue is below this value. Good pairs have a leading
 # eigenvalue near 1, and random pairs have one of about 0.3.
 _GOOD_PAIRS = 0.5
-_EXPECTED = 3  # number of eigenpairs of S for which the solver is planned
+_EXPECTED = 3  # least number of eigenpairs of S for which the solver is planned
 
 
 class PCAPlusPlus(PositivePairEmbedding):
@@ -135,8 +136,10 @@ class PCAPlusPlus(PositivePairEmbedding):
 
     There are three ways to compute the s eigenpairs of S, which are equally exact:
 
-    - S is formed if there are at most 3,000 features, or at most 3,000 rows in both views together.
-      If there are fewer rows than features, S is formed in the span of the rows.
+    - S is formed unless the number of features and the number of rows in both views together
+      exceed ``120 * (e + 22)``. Here e is the largest of 3, `n_components`, and `truncation` if it
+      is an integer, so the limit is 3,000 for up to three components. If there are fewer rows than
+      features, S is formed in the span of the rows.
     - For larger data no matrix is formed, and the rows are multiplied by vectors instead. This
       needs a gap between the eigenvalues s and s + 1.
     - Otherwise, a matrix with at most 10,000 rows is formed.
@@ -245,9 +248,10 @@ class PCAPlusPlus(PositivePairEmbedding):
         def solve(plan: Plan) -> PCAPlusPlus:
             return self._fit_planned(pairs, plan, k, n_pairs)
 
+        asked = int(self.truncation) if isinstance(self.truncation, Integral) else 0
         n_views = 2 if self.exchangeable else 1
         with_fallback(
-            pairs.plan(_EXPECTED),
+            pairs.plan(max(_EXPECTED, k, asked)),
             solve,
             task=f"truncation={shown(self.truncation)} of {n_views * pairs.n_pairs} rows and "
             f"{pairs.n_features} features",

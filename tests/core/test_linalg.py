@@ -134,6 +134,29 @@ def test_equal_eigenvalues_are_found_where_lapack_finds_none(overwrite: bool) ->
         np.testing.assert_allclose(matrix @ vectors, vectors, atol=1e-12)
 
 
+@pytest.mark.parametrize("k", [1, 2, 52])
+def test_all_eigenpairs_are_computed_if_lapack_finds_too_few(
+    k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix, unchanged = symmetric(np.arange(52.0)), np.eye(52)
+    exact = scipy.linalg.eigh
+    asked = []
+
+    def few(*matrices: Any, **options: Any) -> Any:
+        values, vectors = exact(*matrices, **options)
+        asked.append("subset_by_index" in options)
+        return (values[1:], vectors[:, 1:]) if asked[-1] else (values, vectors)
+
+    monkeypatch.setattr(scipy.linalg, "eigh", few)
+    wanted = np.arange(52.0)[-k:]
+    values, vectors = largest_eigenpairs(np.asfortranarray(matrix.copy()), k)
+    np.testing.assert_allclose(values, wanted, atol=1e-12)
+    np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-11)
+    found = leading_ratios(matrix, unchanged, RidgeWeights(0, 1), k)
+    np.testing.assert_allclose(found.values, wanted[::-1], atol=1e-12)
+    assert asked == [True, True, False]
+
+
 @pytest.mark.parametrize("pooled", [False, True])
 def test_equal_ratios_are_found_where_lapack_finds_none(pooled: bool) -> None:
     for seed in range(60):  # with some seeds, bisection finds no ratio

@@ -73,7 +73,7 @@ FORMS: list[tuple[ProblemSize, str, str | None]] = [
     # If alpha is chosen automatically and there are few rows for each feature, the eigenvalues are
     # close together, so the iteration would need many products.
     (sparse(ProblemSize(3750, 2000, 2, automatic=True), 160), DENSE, None),
-    # PCA++ is planned like three components, for any requested number of components.
+    # PCA++ is planned like three components, or more if more are asked for.
     (ProblemSize(80, 80, 3), DENSE, None),
     (ProblemSize(9000, 3000, 3), DENSE, None),
     (ProblemSize(9000, 3001, 3), PRODUCTS, DENSE),

@@ -18,7 +18,7 @@ from contrast_core import ContrastWarning, PCAPlus, PCAPlusPlus, SecondMoments
 from contrast_core.linalg import NotConvergedError, subspace_error
 from contrast_core.moments import PairMoments
 from contrast_core.rows import rows_of
-from contrast_core.solve import LIMITS, Limits
+from contrast_core.solve import LIMITS, Limits, Plan
 from tests.core.kinds import watch_toarray
 from tests.core.planned import pairs_by
 
@@ -122,6 +122,7 @@ def test_the_span_and_products_agree_with_the_covariance(
         form: Any = {"truncation": truncation, "exchangeable": exchangeable}
         wanted = PCAPlusPlus(**form).fit(reference(shape, sparse))
         found = PCAPlusPlus(**form).fit(views)
+        assert found.form_ == ("span" if shape == WIDE else "products")
         assert_agrees(found, wanted)
         for weighted in (True, False):
             scores = wanted.set_params(weighted=weighted).transform(X)
@@ -169,6 +170,24 @@ def test_neither_dense_rows_nor_a_covariance_are_formed(
     PCAPlus().fit(pairs_by(limits, X, positive))
     largest = max((n_rows * n_columns for n_rows, n_columns in shapes), default=0)
     assert largest <= max(64 * shape[1], 600 * 256)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, 3), ({"n_components": 5}, 5), ({"truncation": 20}, 20), ({"truncation": 0.9}, 3)],
+)
+def test_the_solver_is_planned_for_the_eigenpairs_that_are_asked_for(
+    options: dict[str, Any], expected: int
+) -> None:
+    planned, asked = pairs_by(LIMITS, *pairs(WIDE)), []
+
+    def plan(k: int) -> Plan:
+        asked.append(k)
+        return planned.plan(k)
+
+    PCAPlusPlus(**options).fit(planned._replace(plan=plan))
+    PCAPlus(4).fit(planned._replace(plan=plan))
+    assert asked == [expected, 4]
 
 
 @pytest.mark.parametrize("truncation", [40, 0.9])
