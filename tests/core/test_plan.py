@@ -44,6 +44,7 @@ FORMS: list[tuple[ProblemSize, str, str | None]] = [
     (ProblemSize(6000, 3840, 10), DENSE, None),
     (ProblemSize(6000, 3841, 10), PRODUCTS, DENSE),
     (ProblemSize(6000, 5001, 2, automatic=True), DENSE, None),
+    (ProblemSize(100_000, 6000, 1, automatic=True), DENSE, None),
     (ProblemSize(6000, 5001, 2, contrasts=2), DENSE, None),
     (ProblemSize(6000, 5001, 2, products=False), DENSE, None),
     (ProblemSize(6000, 5001, 2, in_memory=False), DENSE, None),
